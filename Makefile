@@ -1,0 +1,41 @@
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+STAMP := $(VENV)/.stamp
+
+# More threads than one make the solvers slower at our sizes, and the timings noisy.
+export OMP_NUM_THREADS := 1
+export OPENBLAS_NUM_THREADS := 1
+export MKL_NUM_THREADS := 1
+
+.PHONY: help setup test lint bench constraints clean
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+setup: $(STAMP)  ## make .venv with the project, its tools and the solver packages
+$(STAMP): pyproject.toml constraints.txt $(wildcard tools/*.sh)
+	@tools/setup.sh
+	@touch $@
+
+lint: setup  ## check style, types and the direction of imports
+	$(PYTHON) -m ruff check
+	$(PYTHON) -m ruff format --check
+	$(PYTHON) -m mypy
+	$(VENV)/bin/lint-imports --no-logo
+
+test: lint  ## everything lint checks, then the tests
+	$(PYTHON) -m pytest
+
+bench: setup  ## the benchmarks in tests/benchmarks
+	$(PYTHON) -m pytest tests/benchmarks --benchmark-only
+
+# In an environment of its own, so that nothing installed by hand is pinned.
+constraints:  ## pin the newest versions of everything in constraints.txt
+	VENV=.venv-constraints CONSTRAINTS=/dev/null tools/setup.sh
+	.venv-constraints/bin/python -m pip freeze --all --exclude-editable --exclude pip > .venv-constraints/pins
+	mv .venv-constraints/pins constraints.txt
+	rm -rf .venv-constraints
+
+clean:  ## remove .venv, caches and what was built
+	rm -rf .venv .venv-constraints .*_cache build dist *.egg-info
+	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# Makes .venv: the project, its development tools, and every solver package this machine can have.
+# Each step may be repeated, so the next call completes one that was interrupted. `make setup` calls it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+unset PYTHONPATH PYTHONHOME
+export VENV=${VENV:-.venv} CONSTRAINTS=${CONSTRAINTS:-constraints.txt}
+export PIP_DISABLE_PIP_VERSION_CHECK=1
+
+# pip answers Ctrl-C with an ordinary failure, which the steps below would take for a missing package.
+trap 'exit 130' INT TERM
+# Two calls at once would write into each other's half-installed packages.
+if command -v flock >/dev/null; then exec 9<pyproject.toml && flock 9; fi
+# For what the helpers want to tell the user; the rest of their output goes to the log.
+exec 3>&1
+
+say() { echo "setup: $*"; }
+die() { say "$*" >&2; exit 1; }
+
+base_python() {
+  local name
+  for name in python3.11 python3; do
+    # Asked by running it: a version manager's shim can be on PATH with no Python behind it.
+    if "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+      echo "$name"
+      return
+    fi
+  done
+  die "needs Python 3.11 or newer (python3.11 or python3 on PATH)"
+}
+
+# Debian keeps ensurepip, without which there is no virtual environment, in a package of its own.
+install_ensurepip() {
+  local package
+  package=$("$1" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
+  if ! command -v apt-get >/dev/null; then
+    die "$1 has no ensurepip: install it with your system's package manager, then run this again"
+  elif [ "$(id -u)" != 0 ]; then
+    die "$1 has no ensurepip: run 'sudo apt-get install $package', then this again"
+  fi
+  say "installing $package"
+  export DEBIAN_FRONTEND=noninteractive
+  { apt-get install -qq -y "$package" || { apt-get update -qq && apt-get install -qq -y "$package"; }; } >/dev/null ||
+    die "apt-get could not install $package"
+}
+
+# pip writes INSTALLER after a package's files and scripts; without it the package was interrupted, yet pip would
+# take it for installed. A leading ~ marks what an interrupted upgrade had set aside.
+remove_interrupted() {
+  local packages=("$VENV"/lib/python3*/site-packages) info
+  for info in "${packages[0]}"/*.dist-info; do
+    [ -e "$info/INSTALLER" ] || rm -rf "$info"
+  done
+  rm -rf "${packages[0]}"/~*
+}
+
+make_venv() {
+  local base
+  base=$(base_python)
+  "$base" -c 'import ensurepip, venv' 2>/dev/null || install_ensurepip "$base"
+  say "virtual environment with $("$base" --version)"
+  "$base" -m venv --clear "$VENV" || die "$base could not make $VENV"
+}
+
+install() { "$VENV/bin/python" -m pip install --constraint "$CONSTRAINTS" "$@"; }
+export -f install
+
+# step NAME COMMAND...: one line about it, whether it worked or not.
+step() {
+  local name=$1 start=$SECONDS before
+  shift
+  before=$(wc -l <"$log")
+  if "$@" >>"$log" 2>&1; then
+    say "$name ($((SECONDS - start)) s)"
+  else
+    say "$name: NOT INSTALLED: $(reason "$before")"
+    return 1
+  fi
+}
+
+# reason LINE: the last error in the log after that line, or else the last thing said.
+reason() {
+  awk -v before="$1" 'NR > before { last = $0 } NR > before && sub(/^ *(ERROR|error): */, "") { error = $0 }
+    END { print error ? error : last }' "$log"
+}
+
+remove_interrupted
+compgen -G "$VENV/lib/python3*/site-packages/pip-*.dist-info" >/dev/null || make_venv
+log=$VENV/setup.log
+: >"$log"
+
+# No build isolation: it would fetch an unpinned setuptools a second time.
+{ step "setuptools" install --upgrade setuptools && step "qcqpbench and its development tools" install --no-build-isolation -e '.[dev]'; } ||
+  { tail -n 20 "$log" >&2; exit 1; }
+
+missing=0
+optional() { step "$@" || missing=1; }
+optional "cvxpy, Clarabel, SCS" install cvxpy clarabel scs
+optional "PySCIPOpt" install pyscipopt
+# It asks for cvxpy < 1.0 and CVXcanon, which no longer build.
+optional "qcqp" install --no-deps qcqp
+optional "cyipopt" tools/cyipopt.sh
+optional "Pyomo" install pyomo packaging
+optional "PyNumero, from Pyomo to cyipopt" tools/pynumero.sh
+[ "$missing" = 0 ] || say "done, without what is named above (details: $log); 'make -B setup' tries again"
