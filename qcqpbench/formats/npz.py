@@ -1,0 +1,128 @@
+"""The native format: a NumPy .npz archive, exact to the last bit.
+
+``header`` holds JSON as bytes: format, schema, kind, id, names and what is known of the problem; the other members are
+the arrays by their names in `QCQP` or `MaxMargin`. Nothing is pickled, so reading a file executes nothing. The id is
+computed again on reading: a file that says another one is refused.
+"""
+
+import json
+import zipfile
+import zlib
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ..errors import QcqpbenchError, require
+from ..maxmargin import MaxMargin
+from ..metadata import BestKnown, Bound, Metadata
+from ..qcqp import QCQP
+
+FORMAT = "qcqpbench"
+SCHEMA = 1
+
+_MATRICES = ("quadratic", "linear")
+_NAMES = ("variable_names", "constraint_names")
+_VECTORS = ("lower", "upper", "x_lower", "x_upper")
+
+
+def write(problem: MaxMargin | QCQP, file: IO[bytes]) -> None:
+    """Write a problem to an open file."""
+    known = problem.metadata
+    header: dict[str, Any] = {
+        "format": FORMAT,
+        "schema": SCHEMA,
+        "id": problem.id,
+        "spec": known.spec,
+        "seed": known.seed,
+        "best_known": known.best_known and vars(known.best_known),
+        "bounds": [vars(bound) for bound in known.bounds],
+        "notes": dict(known.notes),
+    }
+    arrays: dict[str, NDArray[Any]] = {}
+    if known.reference is not None:
+        arrays["reference"] = known.reference
+    if isinstance(problem, MaxMargin):
+        header |= {"kind": "maxmargin", "scale": problem.scale}
+        header["notes"]["smallest_eigenvalue"] = problem.smallest_eigenvalue
+        arrays |= {"patterns": problem.patterns, "labels": problem.labels}
+    else:
+        header |= {
+            "kind": "qcqp",
+            "sense": problem.sense,
+            "constant": problem.constant,
+        } | {name: getattr(problem, name) for name in _NAMES}
+        arrays |= {"products": problem.products} | {name: getattr(problem, name) for name in _VECTORS}
+        if problem.start is not None:
+            arrays["start"] = problem.start
+        for name in _MATRICES:
+            matrix = getattr(problem, name)
+            arrays |= {f"{name}_{part}": getattr(matrix, part) for part in ("data", "indices", "indptr")}
+    text = json.dumps(header, ensure_ascii=False).encode()
+    np.savez_compressed(file, allow_pickle=False, header=np.frombuffer(text, dtype=np.uint8), **arrays)
+
+
+def read(path: Path) -> MaxMargin | QCQP:
+    """The problem in a file."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            content = {name: archive[name] for name in archive.files}
+        header = json.loads(content["header"].tobytes().decode())
+        require(header["format"] == FORMAT, "is not a qcqpbench problem")
+        require(
+            header["schema"] <= SCHEMA,
+            f"has schema {header['schema']}, this qcqpbench reads up to {SCHEMA}: update it",
+        )
+        problem = _problem(header, content)
+        require(problem.id == header["id"], "is damaged: its content does not have the id it states")
+    except QcqpbenchError as error:
+        raise QcqpbenchError(f"{path}: {error}") from error
+    except OSError as error:
+        raise QcqpbenchError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        IndexError,
+        AttributeError,
+        EOFError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
+        raise QcqpbenchError(f"{path}: is damaged or not a qcqpbench problem ({error})") from error
+    return problem
+
+
+def _problem(header: dict[str, Any], content: dict[str, NDArray[Any]]) -> MaxMargin | QCQP:
+    for name, array in content.items():
+        require(array.dtype.kind in "iuf", f"its {name} holds no numbers")
+        array.flags.writeable = False
+    known = header["best_known"]
+    metadata = Metadata(
+        spec=header["spec"],
+        seed=header["seed"],
+        reference=content.get("reference"),
+        best_known=None if known is None else BestKnown(**known),
+        bounds=tuple(Bound(**bound) for bound in header["bounds"]),
+        notes=header["notes"],
+    )
+    if header["kind"] == "maxmargin":
+        return MaxMargin(content["patterns"], content["labels"], header["scale"], metadata)
+    vectors = {name: content[name] for name in _VECTORS}
+    c, n = len(vectors["lower"]), len(vectors["x_lower"])
+    shapes = {"quadratic": (1 + c, len(content["products"])), "linear": (1 + c, n)}
+    parts: dict[str, Any] = {**vectors, **{key: header[key] and tuple(header[key]) for key in _NAMES}}
+    for name, shape in shapes.items():
+        matrix = tuple(content[f"{name}_{part}"] for part in ("data", "indices", "indptr"))
+        parts[name] = sparse.csr_array(matrix, shape=shape)
+        parts[name].check_format(full_check=True)
+    return QCQP(
+        sense=header["sense"],
+        products=content["products"],
+        constant=header["constant"],
+        start=content.get("start"),
+        metadata=metadata,
+        **parts,
+    )
