@@ -1,8 +1,8 @@
 """The command line: parses, calls the package, prints."""
 
 import argparse
-import inspect
 import json
+import math
 import os
 import sys
 from collections.abc import Sequence
@@ -11,13 +11,18 @@ from typing import Any, NoReturn
 import numpy as np
 
 from . import __version__, theory
+from .attempt import Attempt, random_start
+from .conformance import check_solver
 from .errors import QcqpbenchError, require
 from .formats import FORMATS, read, write
 from .formulations import FORMULATIONS, formulation
+from .isolate import Worker
 from .maxmargin import MaxMargin
 from .qcqp import QCQP
-from .registry import families, problem
+from .registry import families, problem, solver, solvers
+from .solver import Solver
 from .spec import describe, parameters_of, spell
+from .status import Availability
 
 DONE, FAILED, USAGE = 0, 1, 2
 
@@ -54,8 +59,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    command = commands.add_parser("list", help="what there is: problems")
-    command.add_argument("what", choices=["problems"])
+    command = commands.add_parser("list", help="what there is: problems, solvers")
+    command.add_argument("what", choices=["problems", "solvers"])
     command.add_argument("--json", action="store_true", help="print JSON")
     command.set_defaults(command=_list)
 
@@ -71,6 +76,22 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--json", action="store_true", help="print JSON")
     command.set_defaults(command=_theory)
 
+    command = commands.add_parser("solve", help="run a solver on one problem and verify what it returns")
+    command.add_argument(
+        "problem", metavar="PROBLEM", help="a spec such as covariance_perceptron[m=100,load=1], or a file"
+    )
+    command.add_argument("-s", "--solver", action="append", required=True, help="a solver's spec; may be repeated")
+    command.add_argument("-r", "--starts", type=int, default=1, help="number of random starts (1)")
+    command.add_argument(
+        "--timeout", type=float, default=math.inf, metavar="S", help="seconds a run may take (no limit)"
+    )
+    command.add_argument("--json", action="store_true", help="print JSON")
+    command.set_defaults(command=_solve)
+
+    command = commands.add_parser("check", help="test a solver on problems with known answers")
+    command.add_argument("solver", metavar="SOLVER", help="a solver's spec")
+    command.set_defaults(command=_check)
+
     command = commands.add_parser("convert", help="write a problem to a file")
     command.add_argument("source", metavar="IN", help="a spec such as covariance_perceptron[m=100,load=1], or a file")
     command.add_argument("target", metavar="OUT", help=f"a file: {', '.join(FORMATS)}")
@@ -80,25 +101,118 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _list(options: argparse.Namespace) -> int:
-    rows: list[dict[str, Any]] = [
-        {
-            "name": name,
-            "about": (inspect.getmodule(kind).__doc__ or "").strip(),
-            "parameters": {
-                field.name: {"is": describe(hint), "default": field.default} for field, hint in parameters_of(kind)
-            },
-        }
-        for name, kind in families().items()
-    ]
+    rows = [_describe_solver(kind) for kind in solvers().values()] if options.what == "solvers" else []
+    if options.what == "problems":
+        rows = [
+            {"name": name, "about": _about(kind), "parameters": _parameters(kind)} for name, kind in families().items()
+        ]
     if options.json:
         print(json.dumps(rows, indent=2))
         return DONE
     for row in rows:
-        print(f"{row['name']}\n  {row['about']}")
-        for key, parameter in row["parameters"].items():
-            default = "" if parameter["default"] is None else f" ({parameter['default']})"
-            print(f"    {key:<10}{parameter['is']}{default}")
+        print(row.pop("name"))
+        parameters = row.pop("parameters")
+        for key, value in row.items():
+            print(f"  {key:<11} {value}")
+        for number, (key, parameter) in enumerate(parameters.items()):
+            default = "" if parameter["default"] is None else f" = {parameter['default']}"
+            print(f"  {'' if number else 'parameters':<11} {key}{default} ({parameter['is']})")
     return DONE
+
+
+def _describe_solver(kind: type[Solver]) -> dict[str, Any]:
+    solver = kind()
+    status, reason = solver.availability()
+    available = status is Availability.AVAILABLE
+    return {
+        "name": kind.name,
+        "drives": kind.drives,
+        "version": solver.version() if available else f"{status}: {reason}",
+        "scope": f"{kind.scope}: {kind.scope.message}",
+        "accepts": "QCQP, MaxMargin" if kind.accepts is QCQP else "MaxMargin",
+        "citation": kind.citation,
+        "parameters": _parameters(kind),
+    }
+
+
+def _about(kind: type) -> str:
+    return (sys.modules[kind.__module__].__doc__ or "").strip()
+
+
+def _parameters(kind: type) -> dict[str, dict[str, Any]]:
+    return {field.name: {"is": describe(hint), "default": field.default} for field, hint in parameters_of(kind)}
+
+
+def _solve(options: argparse.Namespace) -> int:
+    require(options.starts >= 1, f"-r {options.starts} is not allowed; right is at least one start")
+    require(options.timeout > 0, f"--timeout {options.timeout} is not allowed; right is a positive number of seconds")
+    task = _problem(options.problem)
+    chosen = [solver(spec) for spec in options.solver]
+    attempts: list[Attempt] = []
+    if not options.json:
+        print(" ".join(f"{name:>{width}}" for name, width in _COLUMNS.items()))
+    with Worker() as worker:
+        for each in chosen:
+            for number in range(options.starts):
+                attempt = worker.attempt(task, each, random_start(task, number), options.timeout).attempt
+                attempts.append(attempt)
+                if not options.json:
+                    _print_attempt(attempt, each.name, number)
+    if options.json:
+        print(json.dumps([attempt.record() for attempt in attempts], indent=2))
+    else:
+        _print_best(task, attempts)
+    return DONE if any(attempt.point is not None for attempt in attempts) else FAILED
+
+
+_COLUMNS = {
+    "solver": 18,
+    "start": 5,
+    "termination": 18,
+    "point_status": 12,
+    "margin": 10,
+    "kappa_bar": 10,
+    "objective": 12,
+    "violation": 10,
+    "overlap": 8,
+    "bound": 10,
+    "iterations": 10,
+    "build_seconds": 13,
+    "solve_seconds": 13,
+}
+
+
+def _print_attempt(attempt: Attempt, name: str, number: int) -> None:
+    values = attempt.record() | {"solver": name, "start": number}
+    cells = []
+    for column, width in _COLUMNS.items():
+        value = values[column]
+        text = "" if value is None else f"{value:.5g}" if isinstance(value, float) else str(value)
+        cells.append(f"{text:>{width}}")
+    print(" ".join(cells), flush=True)
+    if attempt.point is None:
+        print(f"  {attempt.message}")
+
+
+def _print_best(task: MaxMargin | QCQP, attempts: list[Attempt]) -> None:
+    if isinstance(task, MaxMargin):
+        best = max((attempt for attempt in attempts if attempt.kappa_bar is not None), key=_kappa_bar, default=None)
+        if best is not None:
+            theory_says = "" if best.kappa_bar_theory is None else f"; theory {best.kappa_bar_theory:.6g}"
+            print(f"best kappa_bar {best.kappa_bar:.6g}{theory_says}")
+
+
+def _kappa_bar(attempt: Attempt) -> float:
+    return -math.inf if attempt.kappa_bar is None else attempt.kappa_bar
+
+
+def _check(options: argparse.Namespace) -> int:
+    outcomes = check_solver(options.solver)
+    for outcome in outcomes:
+        print("ok    " if outcome.passed else "FAILED", ": ".join(filter(None, [outcome.case, outcome.message])))
+    failed = sum(not outcome.passed for outcome in outcomes)
+    print(f"{options.solver}: {len(outcomes) - failed} passed, {failed} failed")
+    return FAILED if failed else DONE
 
 
 def _theory(options: argparse.Namespace) -> int:

@@ -1,0 +1,229 @@
+"""One attempt: a problem, a solver, a start; what the solver claimed and what the suite found."""
+
+import math
+import resource
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from . import random
+from .errors import QcqpbenchError, require
+from .formulations import formulation
+from .maxmargin import MaxMargin, unit_rows
+from .qcqp import QCQP
+from .registry import solver as named_solver
+from .solution import Solution
+from .solver import Budget, QCQPSolver, Solver
+from .status import Availability, PointStatus, Termination
+from .verify import Finding, verify
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Attempt:
+    """Everything about one run of one solver. What has no value is None.
+
+    margin, kappa_bar, overlap       found by the suite at the point the solver returned, rows scaled to unit length
+    objective, violation, …          found by the suite, of the QCQP the solver saw
+    claimed_objective                what the solver said
+    bound                            what the solver claims to have proved; of a task: a bound on the margin
+    gap                              between the bound and the margin or objective, relative to the larger of them
+    point                            the solver's best point: W of a task, x of a QCQP
+    trace                            (seconds, point) of what it reported on the way
+    """
+
+    problem: str
+    problem_id: str
+    solver: str
+    version: str
+    formulation: str | None
+    termination: Termination
+    point_status: PointStatus = PointStatus.NONE
+    margin: float | None = None
+    kappa_bar: float | None = None
+    kappa_bar_theory: float | None = None
+    objective: float | None = None
+    violation: float | None = None
+    relative_violation: float | None = None
+    overlap: float | None = None
+    bound: float | None = None
+    gap: float | None = None
+    claimed_objective: float | None = None
+    iterations: int | None = None
+    build_seconds: float | None = None
+    solve_seconds: float | None = None
+    cpu_seconds: float | None = None
+    peak_memory_bytes: int | None = None
+    message: str = ""
+    details: dict[str, str | float] | None = None
+    point: Array | None = None
+    trace: tuple[tuple[float, Array], ...] = ()
+
+    def record(self) -> dict[str, Any]:
+        """The attempt as plain values, without the trace, for JSON."""
+        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "trace"}
+        return {
+            name: str(value) if isinstance(value, Termination | PointStatus) else
+            value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in values.items()
+        }  # fmt: skip
+
+
+def random_start(problem: MaxMargin | QCQP, number: int = 0, seed: int = 0) -> Array:
+    """Start number 0, 1, … of a problem: unit rows in random directions for a task; for a QCQP its own start first,
+    then points drawn normally and moved within the bounds of the variables."""
+    bits = random.stream(seed, "starts", number)
+    if isinstance(problem, MaxMargin):
+        return unit_rows(random.normals(bits, np.empty((problem.n, problem.m))))
+    if number == 0 and problem.start is not None:
+        return problem.start
+    return np.clip(random.normals(bits, np.empty(problem.n_variables)), problem.x_lower, problem.x_upper)
+
+
+def solve(
+    problem: MaxMargin | QCQP,
+    solver: str | Solver,
+    start: ArrayLike | None = None,
+    time_limit: float = math.inf,
+    threads: int = 1,
+    on_entry: Callable[[], None] = lambda: None,
+) -> Attempt:
+    """Run a solver once on a problem, in this process, and verify what it returns.
+
+    start      W (n, m) of a task, x of a QCQP; by default random_start(problem)
+    on_entry   called when the solver itself begins, after the problem is built
+
+    A solver that is missing, raises or returns nonsense gives an attempt that says so; only wrong usage raises.
+    """
+    if isinstance(solver, str):
+        solver = named_solver(solver)
+    point = check_start(problem, random_start(problem) if start is None else start)
+    require(time_limit > 0, f"time_limit={time_limit} is not allowed; right is a positive number of seconds")
+    attempt = blank(problem, solver)
+    status, reason = solver.availability()
+    if status is not Availability.AVAILABLE:
+        return replace(attempt, termination=Termination.SKIPPED, message=reason)
+
+    seen: MaxMargin | QCQP = problem
+    budget = Budget(time_limit, threads)
+    clocks: list[tuple[float, float]] = [_clocks()]
+    try:
+        if isinstance(problem, MaxMargin) and isinstance(solver, QCQPSolver):
+            form = formulation(solver.formulation)
+            seen, point = form.encode(problem), form.encode_start(problem, point)
+        run = solver.build(seen)
+        clocks.append(_clocks())
+        on_entry()
+        budget = Budget(time_limit, threads)
+        solution = run(point, budget)
+        clocks.append(_clocks())
+        if not isinstance(solution, Solution):
+            raise TypeError(f"run returned {type(solution).__name__}, not Solution")
+    except Exception as error:
+        clocks.append(_clocks())
+        solution = Solution(None, Termination.ERROR, message=f"{type(error).__name__}: {error}")
+    build, *rest = [after[0] - before[0] for before, after in pairwise(clocks)]
+    return _judge(
+        replace(
+            attempt,
+            build_seconds=build,
+            solve_seconds=rest[0] if rest else None,
+            cpu_seconds=clocks[-1][1] - clocks[0][1],
+            peak_memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        ),
+        problem,
+        seen,
+        solver,
+        solution,
+        budget,
+    )
+
+
+def blank(problem: MaxMargin | QCQP, solver: Solver) -> Attempt:
+    """The attempt before anything has run."""
+    accepts = isinstance(problem, MaxMargin) or issubclass(QCQP, solver.accepts)
+    require(accepts, f"{solver.name} takes max-margin tasks; this problem is a general QCQP")
+    theory = problem.metadata.notes.get("kappa_bar_theory")
+    in_form = isinstance(solver, QCQPSolver) and isinstance(problem, MaxMargin)
+    return Attempt(
+        problem=problem.metadata.spec or "",
+        problem_id=problem.id,
+        solver=solver.spec,
+        version=solver.version(),
+        formulation=solver.formulation if in_form and isinstance(solver, QCQPSolver) else None,
+        termination=Termination.ERROR,
+        kappa_bar_theory=None if theory is None else float(theory),
+    )
+
+
+def check_start(problem: MaxMargin | QCQP, start: ArrayLike) -> Array:
+    """The start as an array, or an error if it does not fit the problem."""
+    shape = (problem.n, problem.m) if isinstance(problem, MaxMargin) else (problem.n_variables,)
+    try:
+        point = np.array(start, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise QcqpbenchError(f"the start holds no numbers; needed: an array of shape {shape}") from None
+    require(point.shape == shape, f"the start has shape {point.shape}, needed: {shape}")
+    require(bool(np.isfinite(point).all()), "the start holds a value that is not finite")
+    return point
+
+
+def _judge(
+    attempt: Attempt,
+    problem: MaxMargin | QCQP,
+    seen: MaxMargin | QCQP,
+    solver: Solver,
+    solution: Solution,
+    budget: Budget,
+) -> Attempt:
+    found = verify(seen, solution.x, solver.tolerance)
+    bound = _number(solution.bound)
+    point = None if found.point_status in (PointStatus.NONE, PointStatus.INVALID) else np.asarray(solution.x)
+    trace = tuple(budget.trace)
+    if isinstance(problem, MaxMargin) and isinstance(seen, QCQP) and isinstance(solver, QCQPSolver):
+        form = formulation(solver.formulation)
+        bound = None if bound is None else form.margin(bound)
+        if point is not None:
+            try:
+                point = form.decode(problem, point)
+                of_task = verify(problem, point)
+                found = replace(found, margin=of_task.margin, kappa_bar=of_task.kappa_bar, overlap=of_task.overlap)
+            except QcqpbenchError:
+                found, point = Finding(PointStatus.INVALID), None
+        trace = tuple((seconds, form.decode(problem, x)) for seconds, x in trace if _has_directions(problem, x))
+    value = found.objective if isinstance(problem, QCQP) else found.margin
+    gap = None
+    if bound is not None and value is not None:
+        gap = abs(bound - value) / max(abs(bound), abs(value), 1e-300)
+    return replace(
+        attempt,
+        **vars(found),
+        termination=solution.termination,
+        bound=bound,
+        gap=gap,
+        claimed_objective=_number(solution.objective),
+        iterations=solution.iterations,
+        message=solution.message,
+        details=dict(solution.details),
+        point=point,
+        trace=trace,
+    )
+
+
+def _has_directions(task: MaxMargin, x: Array) -> bool:
+    W = x[: task.n * task.m].reshape(task.n, task.m)
+    return bool(np.isfinite(W).all() and (W != 0).any(axis=1).all())
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def _clocks() -> tuple[float, float]:
+    return time.perf_counter(), time.process_time()

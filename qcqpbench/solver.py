@@ -1,0 +1,130 @@
+"""What a solver must offer: one file in ``solvers/``, a frozen dataclass whose fields are its parameters."""
+
+import importlib.metadata
+import importlib.util
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .maxmargin import MaxMargin
+from .qcqp import QCQP
+from .solution import Solution
+from .spec import Parametrized
+from .status import Availability, Scope
+
+Array = NDArray[np.float64]
+
+
+class Budget:
+    """What a run may use. Its clock starts when it is made, at the solver's entry.
+
+    time_limit   seconds
+    threads      BLAS and OpenMP threads
+    """
+
+    def __init__(self, time_limit: float = math.inf, threads: int = 1) -> None:
+        self.time_limit = time_limit
+        self.threads = threads
+        self.trace: list[tuple[float, Array]] = []
+        self._entry = time.perf_counter()
+
+    def seconds(self) -> float:
+        """Seconds since the entry."""
+        return time.perf_counter() - self._entry
+
+    def remaining(self) -> float:
+        """Seconds left, at least 0."""
+        return max(0.0, self.time_limit - self.seconds())
+
+    def exhausted(self) -> bool:
+        return self.seconds() >= self.time_limit
+
+    def report(self, x: Array) -> None:
+        """Keep a point on the way, with its time, for the margin against time."""
+        self.trace.append((self.seconds(), np.array(x)))
+
+
+Run = Callable[[Array, Budget], Solution]
+
+
+@dataclass(frozen=True)
+class Solver(Parametrized, ABC):
+    """A solver: derive from `QCQPSolver` or `TaskSolver`.
+
+    name         the file's name
+    drives       the package and method behind it
+    scope        what kind of answer it gives
+    requires     modules it imports, beyond numpy and scipy; named alike where they are installed from
+    extra        ``pip install qcqpbench[extra]`` brings them
+    citation     whose method it is
+    tolerance    how far its points may violate a constraint, relative to max(1, |bound|)
+    accuracy     how far its objective may be off a known optimum, relative to max(1, |optimum|)
+    """
+
+    name: ClassVar[str]
+    drives: ClassVar[str]
+    accepts: ClassVar[type]
+    scope: ClassVar[Scope] = Scope.LOCAL
+    requires: ClassVar[tuple[str, ...]] = ()
+    extra: ClassVar[str] = ""
+    citation: ClassVar[str]
+    tolerance: ClassVar[float] = 1e-6
+    accuracy: ClassVar[float] = 1e-6
+
+    @abstractmethod
+    def build(self, problem: Any) -> Run:
+        """Prepare a problem; timed apart. Returns ``run(start, budget) -> Solution``, which may be called repeatedly.
+
+        run starts from a point (x of a QCQP, W of a task), keeps to the budget, and returns its best point also when
+        it stops early; it may ``budget.report(x)`` on the way. It prints nothing and leaves no files. Packages of other
+        people are imported here or in run, never at the top of the file.
+        """
+
+    def availability(self) -> tuple[Availability, str]:
+        """Whether it can run here, and if not, why and what would help; found without importing anything."""
+        missing = [module for module in self.requires if importlib.util.find_spec(module) is None]
+        if missing:
+            return Availability.NOT_INSTALLED, f"{', '.join(missing)} missing: {self.install_command}"
+        return Availability.AVAILABLE, ""
+
+    @property
+    def install_command(self) -> str:
+        return f"pip install 'qcqpbench[{self.extra}]'" if self.extra else f"pip install {' '.join(self.requires)}"
+
+    def version(self) -> str:
+        """The versions of the packages it drives, found without importing them."""
+        found = []
+        for module in self.requires or ("scipy",):
+            try:
+                found.append(f"{module} {importlib.metadata.version(module)}")
+            except importlib.metadata.PackageNotFoundError:
+                found.append(f"{module} ?")
+        return ", ".join(found)
+
+
+@dataclass(frozen=True)
+class QCQPSolver(Solver):
+    """A solver of any QCQP; a max-margin task reaches it in a formulation."""
+
+    accepts = QCQP
+
+    formulation: Literal["epigraph", "min_norm"] = "epigraph"
+
+    @abstractmethod
+    def build(self, problem: QCQP) -> Run: ...
+
+
+@dataclass(frozen=True)
+class TaskSolver(Solver):
+    """A solver of max-margin tasks only."""
+
+    accepts = MaxMargin
+
+    @abstractmethod
+    def build(self, problem: MaxMargin) -> Run: ...

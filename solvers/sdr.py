@@ -1,0 +1,257 @@
+"""Shor's semidefinite relaxation with cvxpy: a certified bound, and a point by randomized rounding."""
+
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from qcqpbench import random
+from qcqpbench.qcqp import QCQP
+from qcqpbench.solution import Solution
+from qcqpbench.solver import Budget, QCQPSolver, Run
+from qcqpbench.status import Scope, Termination
+
+from ._boxes import balls
+from ._nlp import Best
+
+Array = NDArray[np.float64]
+
+# Allowed for the rounding of an eigensolver and of the sums over the multipliers.
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class Sdr(QCQPSolver):
+    """Replace every product x_i x_j by an entry X_ij of a matrix with [[1, xᵀ], [x, X]] ⪰ 0.
+
+    The bound is computed anew from the multipliers λ, by weak duality: f_0 is at least the minimum of the Lagrangian,
+    whatever λ is, so an inaccurate solve gives a looser bound, not a wrong one. Where the Lagrangian is not quite
+    convex, its minimum is taken over the ball that the constraints leave; if they leave none, the bound is the
+    solver's value (see ``details``). The point is the best of ``samples`` draws from N(x, X − xxᵀ).
+    """
+
+    name = "sdr"
+    drives = "cvxpy with a semidefinite solver"
+    scope = Scope.BOUND
+    requires = ("cvxpy",)
+    extra = "cvxpy"
+    citation = "Park, Boyd, arXiv:1703.07870 (2017); Shor, Sov. J. Comput. Syst. Sci. 25 (1987) 1"
+    tolerance = 1e-5
+    accuracy = 1e-5
+
+    solver: Literal["SCS", "CLARABEL"] = "SCS"
+    tol: float = 1e-7
+    max_iter: int = 100_000
+    samples: int = 100
+    seed: int = 0
+
+    def build(self, problem: QCQP) -> Run:
+        relaxation = _Relaxation(problem)
+
+        def run(start: Array, budget: Budget) -> Solution:
+            status = relaxation.solve(self._options(budget), self.solver)
+            termination = {
+                "optimal": Termination.FINISHED,
+                "optimal_inaccurate": Termination.STALLED,
+                "infeasible": Termination.INFEASIBLE,
+                "unbounded": Termination.FINISHED,
+                "user_limit": Termination.ITERATION_LIMIT,
+            }.get(status, Termination.FAILED)
+            if budget.exhausted():
+                termination = Termination.TIME_LIMIT
+            if relaxation.value is None:
+                return Solution(None, termination, message=f"the relaxation is {status}")
+            bound, how = relaxation.bound()
+            best = Best(problem, self.tolerance)
+            draws = random.normals(random.stream(self.seed, "starts"), np.empty((self.samples, relaxation.size)))
+            for x in relaxation.round(draws):
+                if best.see(x):
+                    budget.report(x)
+                if budget.exhausted():
+                    break
+            assert best.x is not None
+            return Solution(
+                x=best.x,
+                termination=termination,
+                objective=float(problem.objective(best.x)),
+                bound=bound,
+                iterations=relaxation.iterations,
+                message=f"the relaxation is {status}",
+                details={"solver": self.solver, "certified": how},
+            )
+
+        return run
+
+    def _options(self, budget: Budget) -> dict[str, Any]:
+        seconds = max(budget.remaining(), 1e-2)
+        if self.solver == "SCS":
+            limit = {"time_limit_secs": seconds} if np.isfinite(seconds) else {}
+            return {"eps_abs": self.tol, "eps_rel": self.tol, "max_iters": self.max_iter, **limit}
+        limit = {"time_limit": seconds} if np.isfinite(seconds) else {}
+        gaps = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), self.tol)
+        return {**gaps, "max_iter": min(self.max_iter, 1000), **limit}
+
+
+class _Relaxation:
+    """The relaxation of a problem, as a minimization, over the lifted variables (those in products) and the others."""
+
+    def __init__(self, problem: QCQP) -> None:
+        import cvxpy
+
+        cp: Any = cvxpy
+        self.problem = problem
+        self.sign = -1.0 if problem.sense == "maximize" else 1.0
+        self.lifted = np.unique(problem.products)
+        self.size = len(self.lifted)
+        n, k = problem.n_variables, self.size
+        self.others = np.setdiff1d(np.arange(n), self.lifted)
+        place = np.zeros(n, dtype=int)
+        place[self.lifted] = 1 + np.arange(k)
+
+        self.Y = cp.Variable((k + 1, k + 1), PSD=True)
+        self.z = cp.Variable(len(self.others)) if len(self.others) else None
+        flat = cp.vec(self.Y, order="C")
+        i, j = place[problem.products].T
+        products = sparse.csr_array(
+            (np.ones(len(i)), (np.arange(len(i)), i * (k + 1) + j)), shape=(len(i), (k + 1) ** 2)
+        )
+        points = sparse.csr_array((np.ones(k), (self.lifted, 1 + np.arange(k))), shape=(n, (k + 1) ** 2))
+        x = points @ flat
+        if self.z is not None:
+            count = len(self.others)
+            x = x + sparse.csr_array((np.ones(count), (self.others, np.arange(count))), shape=(n, count)) @ self.z
+        functions = (problem.quadratic @ products) @ flat + problem.linear @ x
+        values = functions[1:]
+
+        # Multipliers are wanted per row of f and of x, so each kind of bound is one constraint on all its rows.
+        self.rows: list[tuple[Any, Any, NDArray[np.intp], float]] = []
+        for expression, low, high in ((values, problem.lower, problem.upper), (x, problem.x_lower, problem.x_upper)):
+            equal = np.flatnonzero(low == high)
+            above = np.flatnonzero(np.isfinite(low) & (low < high))
+            below = np.flatnonzero(np.isfinite(high) & (low < high))
+            kind = expression is x
+            if equal.size:
+                self.rows.append((expression[equal] == low[equal], kind, equal, -1.0))
+            if above.size:
+                self.rows.append((expression[above] >= low[above], kind, above, 1.0))
+            if below.size:
+                self.rows.append((expression[below] <= high[below], kind, below, -1.0))
+        constraints = [row[0] for row in self.rows] + [self.Y[0, 0] == 1]
+        self.program = cp.Problem(cp.Minimize(self.sign * functions[0]), constraints)
+        self.iterations: int | None = None
+        self.value: float | None = None
+
+    def solve(self, options: dict[str, Any], solver: str) -> str:
+        with warnings.catch_warnings():
+            # "Solution may be inaccurate": the bound is computed from the multipliers, whatever their quality.
+            warnings.simplefilter("ignore")
+            try:
+                self.program.solve(solver=solver, **options)
+            except Exception as error:
+                if type(error).__name__ != "SolverError":
+                    raise
+                return f"not solved: {error}"
+        stats = self.program.solver_stats
+        self.iterations = None if stats is None or stats.num_iters is None else int(stats.num_iters)
+        has_point = self.Y.value is not None and np.isfinite(self.Y.value).all()
+        self.value = float(self.program.value) if has_point else None
+        return str(self.program.status)
+
+    def bound(self) -> tuple[float, str]:
+        """A bound on the objective by weak duality, and how certain it is.
+
+        With multipliers y ≥ 0 for lower and ≤ 0 for upper bounds, L(x) = f_0 − Σ y_r (f_r − bound_r) ≤ f_0 on every
+        feasible x. L(x) − θ = (1, x)ᵀ M (1, x) ≥ λ_min(M) (1 + ‖x‖²) for the matrix M of L − θ, so
+        f_0 ≥ θ + min(0, λ_min(M)) (1 + R²) wherever ‖x‖ ≤ R on the feasible set.
+        """
+        problem, value = self.problem, self.value
+        assert value is not None
+        y = [np.zeros(problem.n_constraints), np.zeros(problem.n_variables)]
+        for constraint, kind, rows, sign in self.rows:
+            dual = np.asarray(constraint.dual_value, dtype=float).reshape(-1)
+            y[kind][rows] += sign * (dual if constraint.__class__.__name__ == "Equality" else np.maximum(dual, 0.0))
+        slope = self._slope(y)
+        free = self.others[np.isinf(problem.x_lower[self.others]) & np.isinf(problem.x_upper[self.others])]
+        if len(free) == 1:
+            # A variable without bounds must drop out of L: true when the multipliers are scaled (an epigraph's t).
+            cost = self.sign * float(problem.linear[0, free[0]])
+            paid = cost - slope[free[0]]
+            if paid * cost > 0:
+                y = [part * (cost / paid) for part in y]
+                slope = self._slope(y)
+        offset = self.sign * problem.constant
+        for part, low, high in ((y[0], problem.lower, problem.upper), (y[1], problem.x_lower, problem.x_upper)):
+            offset += float(part[part > 0] @ low[part > 0] + part[part < 0] @ high[part < 0])
+        loss = self._loss(slope)
+        linear = slope[self.lifted]
+        matrix = problem.hessian(-y[0], self.sign)[self.lifted][:, self.lifted].toarray() / 2
+        theta, radius = 0.0, self._squared_radius
+        if linear.any():
+            theta, radius = value - offset, radius + 1.0
+            matrix = np.block([[np.full((1, 1), -theta), linear[None] / 2], [linear[:, None] / 2, matrix]])
+        lowest = float(np.linalg.eigvalsh(matrix)[0]) if self.size else 0.0
+        lowest = min(0.0, lowest - _ROUNDING * float(np.abs(matrix).max(initial=0.0)))
+        if (lowest < 0 and np.isinf(radius)) or np.isinf(loss):
+            return self.sign * (value - 1e-6 * max(1.0, abs(value))), "to the solver's tolerance"
+        certain = theta + offset - loss + (lowest * radius if lowest < 0 else 0.0)
+        return self.sign * (certain - _ROUNDING * max(1.0, abs(certain))), "by weak duality"
+
+    def round(self, draws: Array) -> Any:
+        """Points from draws of the normal distribution that the relaxation's matrix describes: moved into the balls
+        and the box, the other variables then chosen best by a linear program."""
+        problem = self.problem
+        Y = self.Y.value
+        mean = Y[1:, 0] if np.abs(Y[1:, 0]).max(initial=0.0) > 1e-6 else np.zeros(self.size)
+        spectrum, basis = np.linalg.eigh(Y[1:, 1:] - np.outer(mean, mean))
+        root = basis * np.sqrt(np.maximum(spectrum, 0.0))
+        for draw in (np.zeros(self.size), *draws):
+            x = np.zeros(problem.n_variables)
+            x[self.lifted] = mean + root @ draw
+            for variables, values, lower, upper in balls(problem):
+                length = float(values @ x[variables] ** 2)
+                if length > 0:
+                    x[variables] *= np.sqrt(np.clip(length, lower, upper) / length)
+            x = np.clip(x, problem.x_lower, problem.x_upper)
+            yield self._complete(x)
+
+    def _complete(self, x: Array) -> Array:
+        if self.z is None:
+            return x
+        from scipy.optimize import LinearConstraint, milp
+
+        problem, others = self.problem, self.others
+        fixed = problem.values(np.where(np.isin(np.arange(len(x)), others), 0.0, x))
+        rows = LinearConstraint(problem.linear[1:][:, others], problem.lower - fixed, problem.upper - fixed)
+        cost = self.sign * problem.linear[[0]].toarray()[0, others]
+        box = (problem.x_lower[others], problem.x_upper[others])
+        found = milp(cost, constraints=rows, bounds=box)
+        x = x.copy()
+        x[others] = found.x if found.x is not None else self.z.value
+        return x
+
+    def _slope(self, y: list[Array]) -> Array:
+        """The linear coefficients of L."""
+        return self.sign * self.problem.linear[[0]].toarray()[0] - y[0] @ self.problem.linear[1:] - y[1]
+
+    def _loss(self, slope: Array) -> float:
+        """The most that the linear terms of L in the other variables can take from it."""
+        slopes = slope[self.others]
+        slopes = np.where(np.abs(slopes) <= 1e-12, 0.0, slopes)
+        box = np.where(slopes > 0, self.problem.x_lower[self.others], self.problem.x_upper[self.others])
+        return float(-np.sum(slopes[slopes != 0] * box[slopes != 0]))
+
+    @cached_property
+    def _squared_radius(self) -> float:
+        """R² with Σ x_i² ≤ R² over the lifted variables of any feasible point; inf if the constraints give none."""
+        limits = np.maximum(self.problem.x_lower**2, self.problem.x_upper**2)
+        total, covered = 0.0, np.zeros(self.problem.n_variables, dtype=bool)
+        for variables, values, _, limit in balls(self.problem):
+            if not covered[variables].any():
+                total += limit / float(values.min())
+                covered[variables] = True
+        rest = self.lifted[~covered[self.lifted]]
+        return total + float(limits[rest].sum())

@@ -1,0 +1,121 @@
+"""Gradient ascent on the soft margin, as in the paper, and quasi-Newton steps on the spheres."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qcqpbench.errors import require
+from qcqpbench.maxmargin import MaxMargin, unit_rows
+from qcqpbench.solution import Solution
+from qcqpbench.solver import Budget, Run, TaskSolver
+from qcqpbench.status import Termination
+
+from ._nlp import OutOfTime
+
+Array = NDArray[np.float64]
+
+_LOOK = 100
+
+
+@dataclass(frozen=True)
+class SoftMargin(TaskSolver):
+    """Maximize κ_η(W) = −(1/η) ln Σ exp(−η ζ Q); the defaults are the paper's.
+
+    method=ascent   W ← unit rows of W + rate · ∇κ_η(W), until κ_η gains less than tol · scale in 100 steps
+    method=lbfgs    L-BFGS with line search on W ↦ κ_η(unit rows of W)
+    eta_max         raise η by the factor eta_growth up to this, each time from the point before; the larger η, the
+                    closer κ_η is to κ. Without it, η stays.
+    """
+
+    name = "soft_margin"
+    drives = "gradient ascent in NumPy, L-BFGS-B of scipy.optimize"
+    citation = "Dahmen, Gilson, Helias, J. Phys. A 53 (2020) 354002, doi:10.1088/1751-8121/ab82dd"
+    # With η = 4, the best point of the soft margin is not that of the margin.
+    accuracy = 0.25
+
+    method: Literal["ascent", "lbfgs"] = "ascent"
+    eta: float = 4.0
+    rate: float = 0.01
+    eta_growth: float = 2.0
+    eta_max: float | None = None
+    max_iter: int = 100_000
+    tol: float = 1e-5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.eta > 0, f"eta={self.eta} is not allowed; right is a positive number")
+        require(self.rate > 0, f"rate={self.rate} is not allowed; right is a positive number")
+        require(self.eta_growth > 1, f"eta_growth={self.eta_growth} is not allowed; right is more than 1")
+
+    def build(self, problem: MaxMargin) -> Run:
+        def run(start: Array, budget: Budget) -> Solution:
+            ascent = _Ascent(problem, unit_rows(start), budget)
+            W, eta = ascent.best, self.eta
+            step = self._ascend if self.method == "ascent" else self._quasi_newton
+            termination = Termination.FINISHED
+            try:
+                while True:
+                    W = step(ascent, W, eta)
+                    if self.eta_max is None or eta >= self.eta_max:
+                        break
+                    eta = min(eta * self.eta_growth, self.eta_max)
+            except OutOfTime:
+                termination = Termination.TIME_LIMIT
+            if ascent.iterations >= self.max_iter:
+                termination = Termination.ITERATION_LIMIT
+            return Solution(ascent.best, termination, ascent.margin, iterations=ascent.iterations)
+
+        return run
+
+    def _ascend(self, ascent: "_Ascent", W: Array, eta: float) -> Array:
+        before = -np.inf
+        for step in range(self.max_iter - ascent.iterations):
+            value, gradient = ascent.look(W, eta)
+            if step % _LOOK == 0:
+                if value - before < self.tol * ascent.task.scale:
+                    break
+                before = value
+            W = unit_rows(W + self.rate * gradient)
+        return W
+
+    def _quasi_newton(self, ascent: "_Ascent", W: Array, eta: float) -> Array:
+        from scipy.optimize import minimize
+
+        shape = W.shape
+
+        def descend(v: Array) -> tuple[float, Array]:
+            V = v.reshape(shape)
+            length = np.linalg.norm(V, axis=1, keepdims=True)
+            unit = V / length
+            value, gradient = ascent.look(unit, eta)
+            tangent = (gradient - np.sum(gradient * unit, axis=1, keepdims=True) * unit) / length
+            return -value, -tangent.ravel()
+
+        options = {"maxiter": max(1, self.max_iter - ascent.iterations), "maxfun": 10 * self.max_iter}
+        found = minimize(descend, W.ravel(), jac=True, method="L-BFGS-B", options=options, tol=1e-3 * self.tol)
+        return unit_rows(found.x.reshape(shape))
+
+
+class _Ascent:
+    """Evaluates the soft margin and remembers the point of the largest margin."""
+
+    def __init__(self, task: MaxMargin, start: Array, budget: Budget) -> None:
+        self.task = task
+        self.budget = budget
+        self.best = start
+        self.margin = float(task.margin(start))
+        self.iterations = 0
+
+    def look(self, W: Array, eta: float) -> tuple[float, Array]:
+        if self.budget.exhausted():
+            raise OutOfTime
+        self.iterations += 1
+        stabilities = self.task.stabilities(W)
+        margin = float(stabilities.min())
+        if margin > self.margin:
+            self.margin, self.best = margin, W
+            self.budget.report(W)
+        value, weights = self.task.soft_minimum(stabilities, eta)
+        return float(value), self.task.stability_gradient(W, weights)
