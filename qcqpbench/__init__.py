@@ -16,14 +16,28 @@ if TYPE_CHECKING:
     from .maxmargin import unit_rows as unit_rows
     from .qcqp import QCQP as QCQP
     from .registry import problem as problem
+    from .solution import Solution as Solution
+    from .solver import Budget as Budget
+    from .solver import QCQPSolver as QCQPSolver
+    from .solver import Run as Run
+    from .solver import TaskSolver as TaskSolver
+    from .status import Scope as Scope
+    from .status import Termination as Termination
 
 __version__ = "0.1.0"
 
 # Loaded when first used: scipy.sparse alone takes longer to import than numpy.
 _HOME = {
+    "Budget": "solver",
     "MaxMargin": "maxmargin",
     "QCQP": "qcqp",
+    "QCQPSolver": "solver",
     "QcqpbenchError": "errors",
+    "Run": "solver",
+    "Scope": "status",
+    "Solution": "solution",
+    "TaskSolver": "solver",
+    "Termination": "status",
     "features": None,
     "formulation": "formulations",
     "problem": "registry",

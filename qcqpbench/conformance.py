@@ -167,13 +167,15 @@ def _tasks() -> list[Case]:
 
 def _run(solver: Solver, worker: Worker) -> Iterator[tuple[str, str]]:
     for case in cases(solver):
-        is_task = isinstance(case.problem, MaxMargin)
-        starts = [
-            random_start(case.problem, k) for k in range(STARTS if is_task and solver.scope is Scope.LOCAL else 1)
-        ]
-        attempts = [worker.attempt(case.problem, solver, start, TIME_LIMIT) for start in starts]
-        complaint = next(filter(None, (_behaviour(solver, case, each) for each in attempts)), "")
-        yield case.name, complaint or _answer(solver, case, [each.attempt for each in attempts])
+        many = isinstance(case.problem, MaxMargin) and solver.scope is Scope.LOCAL
+        attempts: list[Attempt] = []
+        complaint = ""
+        while len(attempts) < (STARTS if many else 1) and not complaint:
+            start = random_start(case.problem, len(attempts))
+            isolated = worker.attempt(case.problem, solver, start, TIME_LIMIT)
+            attempts.append(isolated.attempt)
+            complaint = _behaviour(solver, case, isolated)
+        yield case.name, complaint or _answer(solver, case, attempts)
     task = problem("covariance_perceptron[m=40,load=2]")
     late = worker.attempt(task, solver, time_limit=SHORT_LIMIT)
     complaint = late.attempt.message if late.attempt.message.startswith("killed") else ""

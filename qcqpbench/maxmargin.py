@@ -84,7 +84,7 @@ class MaxMargin:
     @cached_property
     def id(self) -> str:
         """sha256 of patterns, labels and scale."""
-        return digest("maxmargin", self.patterns, self.labels, np.array(self.scale))
+        return digest("maxmargin", self.patterns, self.labels, np.array(float(self.scale)))
 
     @cached_property
     def smallest_eigenvalue(self) -> float:

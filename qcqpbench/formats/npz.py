@@ -67,7 +67,7 @@ def write(problem: MaxMargin | QCQP, file: IO[bytes]) -> None:
 def read(path: Path) -> MaxMargin | QCQP:
     """The problem in a file."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             content = {name: archive[name] for name in archive.files}
         header = json.loads(content["header"].tobytes().decode())
         require(header["format"] == FORMAT, "is not a qcqpbench problem")
@@ -110,10 +110,14 @@ def _problem(header: dict[str, Any], content: dict[str, NDArray[Any]]) -> MaxMar
     )
     if header["kind"] == "maxmargin":
         return MaxMargin(content["patterns"], content["labels"], header["scale"], metadata)
+    require(header["kind"] == "qcqp", f"holds a {header['kind']}, this qcqpbench reads maxmargin and qcqp")
     vectors = {name: content[name] for name in _VECTORS}
     c, n = len(vectors["lower"]), len(vectors["x_lower"])
     shapes = {"quadratic": (1 + c, len(content["products"])), "linear": (1 + c, n)}
-    parts: dict[str, Any] = {**vectors, **{key: header[key] and tuple(header[key]) for key in _NAMES}}
+    parts: dict[str, Any] = {
+        **vectors,
+        **{key: header[key] if header[key] is None else tuple(header[key]) for key in _NAMES},
+    }
     for name, shape in shapes.items():
         matrix = tuple(content[f"{name}_{part}"] for part in ("data", "indices", "indptr"))
         parts[name] = sparse.csr_array(matrix, shape=shape)

@@ -1,0 +1,85 @@
+"""Runs the comparison of docs/comparison.md and prints its table. Resumes: what is in the results file is kept.
+
+python docs/comparison.py run [SOLVER…]     run what is missing, one run at a time, 120 s each at most
+python docs/comparison.py table             print the table in Markdown
+"""
+
+import json
+import sys
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import qcqpbench
+from qcqpbench.attempt import random_start
+from qcqpbench.isolate import Worker
+from qcqpbench.registry import solver
+
+RESULTS = Path(__file__).parent / "results" / "comparison.jsonl"
+TIME_LIMIT = 120.0
+LOADS = (0.5, 1, 2, 3)
+SEEDS = (0, 1, 2)
+SOLVERS = {
+    "ipopt[formulation=epigraph]": SEEDS,
+    "ipopt[formulation=min_norm]": SEEDS,
+    "soft_margin": SEEDS,
+    "soft_margin[eta_max=1000]": SEEDS,
+    "soft_margin[method=lbfgs,eta_max=1000]": SEEDS,
+    "cvxpy_alternating": SEEDS,
+    "slsqp": SEEDS,
+    "trust_constr": SEEDS,
+    "pyomo": SEEDS[:1],
+}
+
+
+def rows() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+
+
+def run(chosen: list[str]) -> None:
+    done = {(row["label"], row["load"], row["seed"]) for row in rows()}
+    with Worker() as worker:
+        for load in LOADS:
+            for label in chosen or SOLVERS:
+                for seed in SOLVERS[label]:
+                    if (label, load, seed) in done:
+                        continue
+                    task = qcqpbench.problem(f"covariance_perceptron[m=100,load={load},seed={seed}]")
+                    attempt = worker.attempt(task, solver(label), random_start(task), TIME_LIMIT).attempt
+                    row = {"label": label, "load": load, "seed": seed} | attempt.record()
+                    del row["point"]
+                    with RESULTS.open("a") as file:
+                        file.write(json.dumps(row) + "\n")
+                    print(label, load, seed, attempt.termination, attempt.kappa_bar, attempt.solve_seconds, flush=True)
+
+
+def table() -> None:
+    found = rows()
+    theory = {row["load"]: row["kappa_bar_theory"] for row in found}
+    print("| solver |", " | ".join(f"P̂ = {load}" for load in LOADS), "|")
+    print("|---|" + "---|" * len(LOADS))
+    print("| theory (m → ∞) |", " | ".join(f"{theory[load]:.3f}" for load in LOADS), "|")
+    for label in SOLVERS:
+        cells = []
+        for load in LOADS:
+            mine = [row for row in found if row["label"] == label and row["load"] == load]
+            cells.append(cell(mine) if mine else "–")
+        print(f"| `{label}` |", " | ".join(cells), "|")
+
+
+def cell(mine: list[dict[str, Any]]) -> str:
+    margins = " ".join("–" if row["kappa_bar"] is None else f"{row['kappa_bar']:.3f}" for row in mine)
+    seconds = mean(row["solve_seconds"] or TIME_LIMIT for row in mine)
+    ended = [row["termination"] for row in mine if row["termination"] not in ("locally_optimal", "finished")]
+    remark = "".join(f"; {ended.count(status)}× {status}" for status in sorted(set(ended)))
+    return f"{margins}; {seconds:.1f} s{remark}"
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["run", *chosen]:
+            run(chosen)
+        case ["table"]:
+            table()
+        case _:
+            sys.exit(__doc__)

@@ -1,0 +1,109 @@
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import qcqpbench
+from qcqpbench.attempt import random_start, solve
+from qcqpbench.errors import QcqpbenchError
+from qcqpbench.qcqp import QCQP
+from qcqpbench.solution import Solution
+from qcqpbench.solver import Budget, QCQPSolver, Run, TaskSolver
+from qcqpbench.status import PointStatus, Termination
+from tests.bad_solvers import Fine, NeedsWhatIsMissing, Raises, ReturnsNaN
+
+TASK: Any = qcqpbench.problem("covariance_perceptron[m=4,p=3,seed=1,ensemble=gaussian]")
+BOXED = QCQP.from_matrices((np.eye(2), None, 0.0), x_lower=[1.0, -np.inf], x_upper=[np.inf, -2.0])
+
+
+@dataclass(frozen=True)
+class Echo(QCQPSolver):
+    """Returns its start, with claims that must not be believed."""
+
+    name = "echo"
+    drives = "nothing"
+    citation = "none"
+
+    def build(self, problem: QCQP) -> Run:
+        def run(start: Any, budget: Budget) -> Solution:
+            budget.report(start)
+            return Solution(start, Termination.OPTIMAL, objective=1e9, bound=-0.25, iterations=7)
+
+        return run
+
+
+def test_what_counts_is_computed_not_claimed() -> None:
+    W = random_start(TASK, 3)
+    attempt = solve(TASK, Echo(), start=5 * W)
+    assert attempt.claimed_objective == 1e9
+    assert attempt.margin == pytest.approx(float(TASK.margin(W)), abs=1e-14)
+    assert attempt.objective == pytest.approx(attempt.margin, abs=1e-14)
+    assert attempt.point == pytest.approx(W)
+    assert (attempt.termination, attempt.iterations, attempt.formulation) == (Termination.OPTIMAL, 7, "epigraph")
+    assert attempt.bound == -0.25
+    assert [point == pytest.approx(W) for _, point in attempt.trace] == [True]
+
+
+@pytest.mark.parametrize(("bound", "margin_bound"), [(4.0, 0.25), (-1.0, None)])
+def test_a_bound_on_the_norm_is_a_bound_on_the_margin(bound: float, margin_bound: float | None) -> None:
+    form = qcqpbench.formulation("min_norm")
+    assert form.margin(bound) == (np.inf if margin_bound is None else margin_bound)
+    assert np.isnan(form.objective(-1.0)) and form.objective(0.25) == 4.0
+
+
+def test_starts_differ_and_repeat() -> None:
+    starts = [random_start(TASK, number) for number in range(3)]
+    assert np.linalg.norm(starts[0], axis=1) == pytest.approx([1, 1])
+    assert not np.allclose(starts[0], starts[1])
+    assert np.array_equal(starts[2], random_start(TASK, 2))
+    assert BOXED.violation(random_start(BOXED, 5)) == 0
+
+
+def test_the_start_of_a_problem_comes_first() -> None:
+    problem = QCQP.from_matrices((np.eye(2), None, 0.0), start=np.array([3.0, 4.0]))
+    assert random_start(problem).tolist() == [3.0, 4.0]
+    assert random_start(problem, 1).tolist() != [3.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("solver", "termination", "point_status", "message"),
+    [
+        (Raises(), Termination.ERROR, PointStatus.NONE, "KeyError: 'my own'"),
+        (ReturnsNaN(), Termination.LOCALLY_OPTIMAL, PointStatus.INVALID, ""),
+        (NeedsWhatIsMissing(), Termination.SKIPPED, PointStatus.NONE, "a_package_nobody_has missing: pip install"),
+    ],
+)
+def test_failures_are_attempts(
+    solver: TaskSolver, termination: Termination, point_status: PointStatus, message: str
+) -> None:
+    attempt = solve(TASK, solver)
+    assert (attempt.termination, attempt.point_status, attempt.margin) == (termination, point_status, None)
+    assert attempt.message.startswith(message)
+    json.dumps(attempt.record())
+
+
+def test_a_record_is_json() -> None:
+    record = json.loads(json.dumps(solve(TASK, Fine()).record()))
+    assert record["termination"] == "finished"
+    assert record["kappa_bar"] == pytest.approx(record["margin"] / TASK.scale)
+    assert record["build_seconds"] >= 0 and record["solve_seconds"] > 0 and record["peak_memory_bytes"] > 1e6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"solver": "ipop"}, "unknown solver 'ipop'; did you mean 'ipopt'?"),
+        ({"solver": "ipopt[tolerance=1]"}, "unknown parameter of ipopt 'tolerance'"),
+        ({"solver": "ipopt[mu_strategy=fast]"}, "mu_strategy=fast is not allowed; right is: monotone|adaptive"),
+        ({"solver": Fine(), "start": np.ones((3, 3))}, r"the start has shape \(3, 3\), needed: \(2, 4\)"),
+        ({"solver": Fine(), "start": np.full((2, 4), np.inf)}, "not finite"),
+        ({"solver": Fine(), "start": "here"}, "the start holds no numbers"),
+        ({"solver": Fine(), "time_limit": 0}, "time_limit=0 is not allowed"),
+        ({"problem": BOXED, "solver": Fine()}, "fine takes max-margin tasks; this problem is a general QCQP"),
+    ],
+)
+def test_wrong_usage_is_an_error(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(QcqpbenchError, match=message):
+        solve(**{"problem": TASK, **arguments})
