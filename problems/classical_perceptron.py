@@ -31,10 +31,10 @@ class ClassicalPerceptron(Family):
         require(self.seed >= 0, f"seed={self.seed} is not allowed; right is a whole number from 0 up")
         if self.load is None and self.p is None:
             object.__setattr__(self, "load", 1.0)
-        pattern_count(self.load, self.p, self.m)
+        pattern_count(self.load, self.p, self.m, self.m)
 
     def generate(self) -> QCQP:
-        p, m = pattern_count(self.load, self.p, self.m), self.m
+        p, m = pattern_count(self.load, self.p, self.m, self.m), self.m
         x = random.signs(random.stream(self.seed, "patterns"), p * m).reshape(p, m)
         labels = random.signs(random.stream(self.seed, "labels"), p)
         row, column = np.divmod(np.arange(p * m), m)

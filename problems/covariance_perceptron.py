@@ -51,15 +51,19 @@ class CovariancePerceptron(Family):
         require(0 < (self.c or 0) < np.inf, f"c={self.c} is not allowed; right is a positive number")
         if self.load is None and self.p is None:
             object.__setattr__(self, "load", 1.0)
-        pattern_count(self.load, self.p, self.n * self.m)
+        self._pattern_count()
+
+    def _pattern_count(self) -> int:
+        labels = self.n * (self.n - 1) // 2
+        return pattern_count(self.load, self.p, self.n * self.m, self.m**2 + labels)
 
     def generate(self) -> MaxMargin:
         assert self.c is not None
-        p = pattern_count(self.load, self.p, self.n * self.m)
+        p = self._pattern_count()
         pairs = self.n * (self.n - 1) // 2
         if self.ensemble == "gaussian":
-            patterns = random.normals(random.stream(self.seed, "patterns"), room(p, self.m, self.m))
-            patterns *= np.sqrt(self.f) * self.c
+            bits = random.stream(self.seed, "patterns")
+            patterns = random.normals(bits, room(p, self.m, self.m), np.sqrt(self.f) * self.c)
         else:
             patterns = self._identity_plus_sparse(p, self.c)
         patterns.flags.writeable = False
@@ -74,7 +78,7 @@ class CovariancePerceptron(Family):
         )
         if self.ensemble == "psd":
             lowest = task.smallest_eigenvalue
-            right = 0.999 * self.c / (1 - lowest)
+            right = 0.99 * self.c / (1 - min(lowest, 0))
             require(
                 lowest >= 0,
                 f"c={self.c} gives a pattern with the eigenvalue {lowest:.3g}; right is c <= {right:.3g}",

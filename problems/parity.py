@@ -33,10 +33,14 @@ class Parity(Family):
         require(self.seed >= 0, f"seed={self.seed} is not allowed; right is a whole number from 0 up")
         if self.load is None and self.p is None:
             object.__setattr__(self, "load", 1.0)
-        pattern_count(self.load, self.p, self.n * self.m)
+        self._pattern_count()
+
+    def _pattern_count(self) -> int:
+        labels = self.n * (self.n - 1) // 2
+        return pattern_count(self.load, self.p, self.n * self.m, self.m**2 + labels)
 
     def generate(self) -> MaxMargin:
-        p = pattern_count(self.load, self.p, self.n * self.m)
+        p = self._pattern_count()
         pairs = self.n * (self.n - 1) // 2
         x = random.signs(random.stream(self.seed, "patterns"), p * self.m).reshape(p, self.m)
         patterns = np.multiply(x[:, :, None], x[:, None, :], out=room(p, self.m, self.m))

@@ -6,22 +6,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .errors import QcqpbenchError
+from .errors import QcqpbenchError, require
 
 _BLOCK = 1 << 16
 
 
 def locked(values: ArrayLike, dtype: Any, what: str) -> NDArray[Any]:
-    """The values as a read-only contiguous array; copied unless they are one already and nobody else may write."""
+    """The values as a contiguous array that nobody can write to: themselves if they are one, otherwise a copy."""
+    if isinstance(values, np.ndarray) and values.dtype == dtype and values.flags.c_contiguous and _is_frozen(values):
+        return values
     try:
-        array = np.asarray(values, dtype=dtype, order="C")
-    except (TypeError, ValueError) as error:
+        require(not np.iscomplexobj(values), f"{what} cannot be read as an array of numbers: some are complex")
+        array = np.array(values, dtype=dtype, order="C")
+    except (TypeError, ValueError, OverflowError) as error:
         raise QcqpbenchError(f"{what} cannot be read as an array of numbers: {error}") from error
-    if array.flags.writeable:
-        if array is values or array.base is not None:
-            array = array.copy()
-        array.flags.writeable = False
+    array.flags.writeable = False
     return array
+
+
+def _is_frozen(array: NDArray[Any]) -> bool:
+    owner: Any = array
+    while isinstance(owner, np.ndarray) and not owner.flags.writeable:
+        owner = owner.base
+    return owner is None
 
 
 def digest(kind: str, *parts: Any) -> str:

@@ -226,6 +226,8 @@ def _theory(options: argparse.Namespace) -> int:
             else theory.covariance_capacity(kappa_bar, m, n)
         )
     else:
+        for value in options.load or ():
+            require(0 < value < math.inf, f"--load {value} is not allowed; right is a positive number")
         loads = options.load or [0.1, 0.25, 0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4]
         p = np.array(options.p) if options.p else np.array(loads) * synapses
         kappa_bar = theory.classical_kappa_bar(p, m) if options.classical else theory.covariance_kappa_bar(p, m, n)

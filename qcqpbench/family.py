@@ -1,5 +1,6 @@
 """What a problem family must offer: parameters and a seed make a problem, the same bits on every machine."""
 
+import math
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
@@ -10,6 +11,9 @@ from .errors import QcqpbenchError, require
 from .maxmargin import MaxMargin
 from .qcqp import QCQP
 from .spec import Parametrized
+
+# A terabyte of numbers.
+_MOST = 1 << 37
 
 
 class Family(Parametrized, ABC):
@@ -26,8 +30,18 @@ class Family(Parametrized, ABC):
         """Make the problem."""
 
 
-def pattern_count(load: float | None, p: int | None, synapses: int) -> int:
-    """p as it is given, or round(load · synapses), the synapses being n·m; exactly one of load and p is to be given."""
+def pattern_count(load: float | None, p: int | None, synapses: int, pattern_size: int) -> int:
+    """p as it is given, or round(load · synapses), the synapses being n·m; exactly one of load and p is to be given.
+
+    pattern_size   numbers in a pattern and its labels: more than any machine holds is an error here already
+    """
+    count = _count(load, p, synapses)
+    size = count * pattern_size
+    require(size < _MOST, f"the patterns need {8e-9 * size:.3g} GB, more than there is; make m, n or p smaller")
+    return count
+
+
+def _count(load: float | None, p: int | None, synapses: int) -> int:
     if load is None:
         require(p is not None, "give the number of patterns by load or by p")
         assert p is not None
@@ -48,7 +62,5 @@ def room(*shape: int) -> NDArray[np.float64]:
     try:
         return np.empty(shape)
     except (MemoryError, ValueError):
-        size = 8.0 * np.prod(np.array(shape, dtype=np.float64))
-        raise QcqpbenchError(
-            f"the patterns need {size / 2**30:.3g} GiB, more than there is; make m or p smaller"
-        ) from None
+        size = 8e-9 * math.prod(shape)
+        raise QcqpbenchError(f"the patterns need {size:.3g} GB, more than there is; make m, n or p smaller") from None

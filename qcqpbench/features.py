@@ -51,7 +51,7 @@ def respond(kernel: ArrayLike, x: ArrayLike) -> Array:
     """
     kernel, x = np.asarray(kernel, dtype=np.float64), np.asarray(x, dtype=np.float64)
     require(
-        kernel.ndim == 3 and x.ndim == 2 and kernel.shape[2] == x.shape[0],
+        kernel.ndim == 3 and x.ndim == 2 and kernel.shape[2] == x.shape[0] and len(kernel) >= 1,
         f"kernel {kernel.shape} and x {x.shape} disagree, needed: (steps, n, channels) and (channels, time)",
     )
     y = kernel[0] @ x
@@ -68,6 +68,10 @@ def _trials(recordings: Recordings, lengths: ArrayLike | None) -> list[Array]:
     if lengths is not None:
         counts = np.asarray(lengths)
         require(counts.shape == (len(trials),), f"lengths has shape {counts.shape}, needed: ({len(trials)},)")
+        whole = all(
+            count == int(count) and 0 <= count <= trial.shape[1] for count, trial in zip(counts, trials, strict=True)
+        )
+        require(whole, "lengths must be whole numbers, none above the length of its trial")
         trials = [trial[:, : int(count)] for trial, count in zip(trials, counts, strict=True)]
     for index, trial in enumerate(trials):
         require(trial.shape[1] >= 2, f"trial {index} has {trial.shape[1]} samples, at least 2 are needed")
@@ -81,7 +85,8 @@ def _trials(recordings: Recordings, lengths: ArrayLike | None) -> list[Array]:
 def _windowed(recordings: Recordings, lengths: ArrayLike | None, max_lag: int, omega: float) -> NDArray[np.complex128]:
     """Σ_τ C(τ) e^{−iωτ} = (1/T) Σ_t z(t) x(t)ᵀ with z(t) = Σ_τ x(t+τ) e^{−iωτ} = e^{iωt} Σ_{|s−t| ≤ L} x(s) e^{−iωs}:
     a running sum, then one matrix product per trial."""
-    require(max_lag >= 0, f"max_lag={max_lag} is not allowed; right is 0 or more samples")
+    right = max_lag == int(max_lag) and max_lag >= 0
+    require(right, f"max_lag={max_lag} is not allowed; right is 0 or more samples, a whole number")
     result = []
     for trial in _trials(recordings, lengths):
         x = trial - trial.mean(axis=1, keepdims=True)

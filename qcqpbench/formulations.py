@@ -91,7 +91,7 @@ class MinNorm(Formulation):
         )
 
     def encode_start(self, task: MaxMargin, W: ArrayLike) -> Array:
-        W = unit_rows(W)
+        W = _rows(task, W)
         margin = task.margin(W)
         return (W / np.sqrt(margin) if margin > 0 else W).ravel()
 
@@ -129,7 +129,7 @@ class Epigraph(Formulation):
         )
 
     def encode_start(self, task: MaxMargin, W: ArrayLike) -> Array:
-        W = unit_rows(W)
+        W = _rows(task, W)
         return np.append(W.ravel(), task.margin(W))
 
     def objective(self, margin: float) -> float:
@@ -147,6 +147,12 @@ def formulation(name: str) -> Formulation:
     if name not in FORMULATIONS:
         raise nearest(name, FORMULATIONS, "formulation")
     return FORMULATIONS[name]
+
+
+def _rows(task: MaxMargin, W: ArrayLike) -> Array:
+    shape = (task.n, task.m)
+    require(np.shape(W) == shape, f"W has shape {np.shape(W)}, needed: {shape}")
+    return unit_rows(W)
 
 
 def _quadratic(task: MaxMargin, objective: Array, lengths: Array) -> tuple[NDArray[np.int32], sparse.csr_array]:

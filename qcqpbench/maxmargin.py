@@ -36,7 +36,7 @@ class MaxMargin:
 
     def __post_init__(self, trusted: bool) -> None:
         object.__setattr__(self, "patterns", locked(self.patterns, np.float64, "patterns"))
-        labels = np.asarray(self.labels)
+        labels = locked(self.labels, np.float64, "labels")
         shape = self.patterns.shape
         require(len(shape) == 3 and shape[1] == shape[2], f"patterns have shape {shape}, needed: (p, m, m)")
         require(shape[0] >= 1, "there are no patterns; at least one is needed")
@@ -156,7 +156,10 @@ class MaxMargin:
 
     def mixture(self, weights: ArrayLike) -> Array:
         """M_ij = Σ_r weights^r_ij ζ^r_ij P^r for each pair, shape (N, m, m), from weights of shape (p, N)."""
-        signed = np.swapaxes(np.asarray(weights) * self.labels, -1, -2)
+        weights = np.asarray(weights)
+        shape = self.labels.shape
+        require(weights.shape[-2:] == shape, f"weights have shape {weights.shape}, needed: {shape} or a batch of them")
+        signed = np.swapaxes(weights * self.labels, -1, -2)
         mixed = signed.reshape(-1, self.p) @ self.patterns.reshape(self.p, -1)
         return mixed.reshape(*signed.shape[:-1], self.m, self.m)
 

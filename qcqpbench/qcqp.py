@@ -52,6 +52,8 @@ class QCQP:
         require(self.sense in get_args(Sense), f"sense={self.sense!r}: right is minimize or maximize")
         for name in ("lower", "upper", "x_lower", "x_upper"):
             self._lock(name, np.float64)
+            shape = getattr(self, name).shape
+            require(len(shape) == 1, f"{name} has shape {shape}, needed: one number for each")
         self._lock("products", np.int32)
         if self.start is not None:
             self._lock("start", np.float64)
@@ -107,8 +109,9 @@ class QCQP:
         """
         n = variables
         lower = locked(lower, np.float64, "lower")
-        rows, i, j = (_integers(part, "quadratic") for part in quadratic[:3])
+        rows, i, j = (_integers(part, "index of quadratic") for part in quadratic[:3])
         _check_indices(rows, 1 + lower.size, "row of a quadratic term")
+        require(i.shape == j.shape == rows.shape, f"terms disagree in length: {rows.shape}, {i.shape}, {j.shape}")
         _check_indices(np.concatenate([i, j]), n, "variable of a quadratic term")
         keys, columns = np.unique(np.maximum(i, j) * n + np.minimum(i, j), return_inverse=True)
         products = np.stack(np.divmod(keys, max(n, 1)), axis=1).astype(np.int32)
@@ -117,7 +120,7 @@ class QCQP:
         if len(used) < len(keys):
             products, matrix = products[used], sparse.csr_array(matrix[:, used])
 
-        rows, i = (_integers(part, "linear") for part in linear[:2])
+        rows, i = (_integers(part, "index of linear") for part in linear[:2])
         _check_indices(rows, 1 + lower.size, "row of a linear term")
         _check_indices(i, n, "variable of a linear term")
         return cls(
@@ -148,8 +151,10 @@ class QCQP:
         n = sizes.pop()
         Q, q = np.zeros((len(rows), n, n)), np.zeros((len(rows), n))
         for r, (matrix, vector) in enumerate(rows):
-            Q[r] += 0.0 if matrix is None else np.asarray(matrix)
-            q[r] += 0.0 if vector is None else np.asarray(vector)
+            for target, part, shape in ((Q, matrix, (n, n)), (q, vector, (n,))):
+                if part is not None:
+                    require(np.shape(part) == shape, f"a matrix or vector has shape {np.shape(part)}, needed: {shape}")
+                    target[r] = locked(part, np.float64, "a matrix or vector")
         return cls.from_terms(
             n,
             quadratic=(*np.nonzero(Q), Q[np.nonzero(Q)]),
@@ -244,7 +249,10 @@ class QCQP:
 
     def hessian_values(self, multipliers: ArrayLike, objective_factor: float = 1.0) -> Vector:
         """Entries of objective_factor·∇²f_0 + Σ_r multipliers_r ∇²f_r at `hessian_structure`; the same for all x."""
-        weights = np.concatenate([[objective_factor], np.asarray(multipliers, dtype=np.float64)])
+        multipliers = np.asarray(multipliers, dtype=np.float64)
+        shape = self.lower.shape
+        require(multipliers.shape == shape, f"multipliers have shape {multipliers.shape}, needed: {shape}")
+        weights = np.concatenate([[objective_factor], multipliers])
         return (weights @ self.quadratic) * np.where(self.products[:, 0] == self.products[:, 1], 2.0, 1.0)
 
     def hessian(self, multipliers: ArrayLike, objective_factor: float = 1.0) -> sparse.csr_array:
@@ -317,7 +325,9 @@ def _rows(matrix: sparse.csr_array, begin: int, end: int) -> sparse.csr_array:
 
 
 def _integers(values: ArrayLike, what: str) -> NDArray[np.int64]:
-    array: NDArray[np.int64] = locked(values, np.int64, f"an index of {what}")
+    given = locked(values, np.float64, f"an {what}")
+    require(bool((given == np.round(given)).all() and np.isfinite(given).all()), f"an {what} is no whole number")
+    array: NDArray[np.int64] = locked(given, np.int64, what)
     return array
 
 
@@ -336,7 +346,7 @@ def _check_range(lower: Vector, upper: Vector, what: str) -> None:
 def _canonical(
     values: ArrayLike, rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[int, int]
 ) -> sparse.csr_array:
-    data = np.array(values, dtype=np.float64)
+    data = locked(values, np.float64, "the coefficients").copy()
     require(
         data.shape == rows.shape == columns.shape,
         f"terms disagree in length: {data.shape}, {rows.shape}, {columns.shape}",

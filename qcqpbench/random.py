@@ -38,8 +38,8 @@ def sparse_signs(bits: np.random.PCG64, rows: int, columns: int, f: float) -> ND
     return values
 
 
-def normals(bits: np.random.PCG64, out: Array) -> Array:
-    """Fill out with standard normal numbers by Marsaglia's polar method; a longer draw begins with the shorter one."""
+def normals(bits: np.random.PCG64, out: Array, deviation: float = 1.0) -> Array:
+    """Fill out with normal numbers of mean 0 by Marsaglia's polar method; a longer draw begins with the shorter one."""
     result = out.reshape(-1)
     filled = 0
     while filled < result.size:
@@ -48,7 +48,7 @@ def normals(bits: np.random.PCG64, out: Array) -> Array:
         inside = (square < 1) & (square > 0)
         square = square[inside]
         factor = np.sqrt(-2 * _log(square) / square)
-        found = (u[:, inside] * factor).ravel()[: result.size - filled]
+        found = (u[:, inside] * factor * deviation).ravel()[: result.size - filled]
         result[filled : filled + len(found)] = found
         filled += len(found)
     return out

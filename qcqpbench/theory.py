@@ -32,13 +32,13 @@ def margin_integral(kappa_bar: ArrayLike) -> Any:
 def classical_capacity(kappa_bar: ArrayLike, m: ArrayLike) -> Any:
     """P, the number of patterns n classical perceptrons with m inputs classify at margin κ̄."""
     _check(m)
-    return np.asarray(m) / margin_integral(kappa_bar)
+    return _over(np.asarray(m), margin_integral(kappa_bar))
 
 
 def covariance_capacity(kappa_bar: ArrayLike, m: ArrayLike, n: ArrayLike = 2) -> Any:
     """P, the number of patterns a covariance perceptron with m inputs and n outputs classifies at margin κ̄."""
     _check(m, n)
-    return 4 * np.asarray(m) / ((np.asarray(n) - 1) * margin_integral(kappa_bar))
+    return _over(4 * np.asarray(m), (np.asarray(n) - 1) * margin_integral(kappa_bar))
 
 
 def classical_kappa_bar(p: ArrayLike, m: ArrayLike) -> Any:
@@ -94,9 +94,15 @@ def _check(m: ArrayLike, n: ArrayLike = 2) -> None:
     require(bool((np.asarray(n) >= 2).all()), f"n={n!s} is not allowed; a covariance needs n >= 2")
 
 
+def _over(count: Any, integral: Any) -> Any:
+    """count/integral, where an integral that is 0 in float64 stands for a capacity beyond all bounds."""
+    with np.errstate(divide="ignore"):
+        return count / np.asarray(integral)
+
+
 def _positive(p: ArrayLike) -> Array:
     p = np.asarray(p, dtype=np.float64)
-    require(bool((p > 0).all()), f"p={p} is not allowed; right is p > 0")
+    require(bool(((p > 0) & (p < np.inf)).all()), f"p={p} is not allowed; right is p > 0")
     return p
 
 
@@ -111,7 +117,11 @@ def _integrals(kappa_bar: ArrayLike) -> tuple[Array, Array]:
 
     kappa = np.asarray(kappa_bar, dtype=np.float64)
     require(not np.isnan(kappa).any(), "kappa_bar is not a number")
-    density = np.exp(-(kappa**2) / 2) / np.sqrt(2 * np.pi)
+    # Beyond these, I is 0 or inf in float64.
+    kappa = np.clip(kappa, -1e3, 1e200)
+    with np.errstate(over="ignore"):
+        square = kappa**2
+    density = np.exp(-square / 2) / np.sqrt(2 * np.pi)
     above = np.maximum(kappa, -2.0)
     x = np.maximum(-kappa, 2.0)
     ratios = [np.zeros(())] * 3
@@ -124,7 +134,7 @@ def _integrals(kappa_bar: ArrayLike) -> tuple[Array, Array]:
     far = kappa < -2.0
     cumulative = ndtr(above)
     first = np.where(far, tail, 2 * (above * cumulative + density))
-    second = np.where(far, tail * ratios[2], (1 + above**2) * cumulative + above * density)
+    second = np.where(far, tail * ratios[2], (1 + square) * cumulative + above * density)
     return second, first
 
 

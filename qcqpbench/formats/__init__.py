@@ -3,7 +3,7 @@
 from pathlib import Path
 from types import ModuleType
 
-from ..errors import QcqpbenchError
+from ..errors import QcqpbenchError, require
 from ..maxmargin import MaxMargin
 from ..qcqp import QCQP
 from . import npz
@@ -14,9 +14,13 @@ FORMATS = {".npz": npz}
 def read(path: str | Path) -> MaxMargin | QCQP:
     """The problem in a file."""
     path = Path(path)
-    if not path.is_file():
-        raise QcqpbenchError(f"{path}: no such file")
-    problem: MaxMargin | QCQP = _format(path).read(path)
+    reader = _format(path)
+    try:
+        is_file = path.is_file()
+    except (OSError, ValueError) as error:
+        raise QcqpbenchError(f"{path}: cannot be read: {error}") from error
+    require(is_file, f"{path}: no such file")
+    problem: MaxMargin | QCQP = reader.read(path)
     return problem
 
 
@@ -26,13 +30,16 @@ def write(problem: MaxMargin | QCQP, path: str | Path) -> None:
     writer = _format(path)
     part = path.with_name(f".{path.name}.part")
     try:
-        with part.open("wb") as file:
-            writer.write(problem, file)
-        part.replace(path)
+        try:
+            with part.open("wb") as file:
+                writer.write(problem, file)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
     except OSError as error:
         raise QcqpbenchError(f"{path}: cannot be written: {error.strerror or error}") from error
-    finally:
-        part.unlink(missing_ok=True)
+    except (TypeError, ValueError) as error:
+        raise QcqpbenchError(f"{path}: cannot be written: {error}") from error
 
 
 def _format(path: Path) -> ModuleType:

@@ -1,0 +1,25 @@
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+from qcqpbench import MaxMargin
+
+settings.register_profile("qcqpbench", deadline=None, derandomize=True, max_examples=60)
+settings.load_profile("qcqpbench")
+
+MakeTask = Callable[..., MaxMargin]
+
+
+@pytest.fixture(scope="session")
+def make_task() -> MakeTask:
+    """A random task with patterns that are not symmetric, a share of their entries zero."""
+
+    def make(p: int, m: int, n: int, seed: int = 0, zeros: float = 0.0) -> MaxMargin:
+        rng = np.random.default_rng(seed)
+        patterns = rng.standard_normal((p, m, m)) * (rng.random((p, m, m)) >= zeros)
+        labels = rng.choice([-1, 1], (p, n * (n - 1) // 2))
+        return MaxMargin(patterns, labels, scale=0.5)
+
+    return make

@@ -1,0 +1,281 @@
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError
+from itertools import combinations, permutations
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from qcqpbench import MaxMargin, QcqpbenchError, unit_rows
+
+Array = NDArray[np.float64]
+MakeTask = Callable[..., MaxMargin]
+
+seeds = st.integers(0, 2**32)
+outputs = st.integers(2, 4)
+
+
+def task_of(patterns: Any, labels: Any, scale: Any = 1.0) -> MaxMargin:
+    return MaxMargin(patterns, labels, scale)
+
+
+def weights(task: MaxMargin, seed: int = 0, *batch: int) -> Array:
+    return np.random.default_rng(seed).standard_normal((*batch, task.n, task.m))
+
+
+def stability(task: MaxMargin, W: Array, r: int, column: int) -> float:
+    """ζ^r_ij Σ_kl W_ik P^r_kl W_jl, one product at a time."""
+    i, j = list(combinations(range(task.n), 2))[column]
+    terms = (W[i, k] * task.patterns[r, k, l] * W[j, l] for k in range(task.m) for l in range(task.m))  # noqa: E741
+    return float(task.labels[r, column] * sum(terms))
+
+
+def differences(function: Callable[[Array], float], W: Array, h: float) -> Array:
+    result = np.zeros(W.shape)
+    for place in np.ndindex(W.shape):
+        step = np.zeros(W.shape)
+        step[place] = h
+        result[place] = (function(W + step) - function(W - step)) / (2 * h)
+    return result
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_quantities_against_loops(make_task: MakeTask, n: int) -> None:
+    task = make_task(p=5, m=4, n=n)
+    W = weights(task)
+    N = n * (n - 1) // 2
+    expected = np.array([[stability(task, W, r, column) for column in range(N)] for r in range(5)])
+    assert (task.p, task.m, task.n, task.load) == (5, 4, n, 5 / (4 * n))
+    np.testing.assert_allclose(task.stabilities(W), expected, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(task.covariances(W), [W @ P @ W.T for P in task.patterns], rtol=1e-12, atol=1e-13)
+    assert task.margin(W) == pytest.approx(expected.min(), rel=1e-13)
+    assert task.kappa_bar(W) == pytest.approx(expected.min() / 0.5, rel=1e-13)
+    soft = -np.log(sum(np.exp(-1.5 * value) for value in expected.ravel())) / 1.5
+    assert task.soft_margin(W, 1.5) == pytest.approx(soft, rel=1e-13)
+    overlaps = [W[i] @ W[j] for i, j in combinations(range(n), 2)]
+    np.testing.assert_allclose(task.overlaps(W), overlaps, rtol=1e-13)
+    first, second, third = np.sort(expected.ravel())[:3]
+    active = task.active(W, tolerance=((second + third) / 2 - first) / task.scale)
+    np.testing.assert_array_equal(active, expected < (second + third) / 2)
+    assert task.active(W).sum() == 1
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_a_batch_is_its_candidates(make_task: MakeTask, n: int) -> None:
+    task = make_task(p=6, m=5, n=n)
+    batch = weights(task, 0, 3)
+    methods: list[Callable[[Array], Any]] = [
+        task.covariances,
+        task.stabilities,
+        task.margin,
+        task.kappa_bar,
+        task.overlaps,
+        task.active,
+        lambda W: task.soft_margin(W, 2.0),
+        lambda W: task.soft_margin_gradient(W, 2.0)[0],
+        lambda W: task.soft_margin_gradient(W, 2.0)[1],
+    ]
+    for method in methods:
+        np.testing.assert_allclose(method(batch), [method(W) for W in batch], rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+@pytest.mark.parametrize("eta", [0.1, 4.0])
+def test_soft_margin_gradient_against_differences(make_task: MakeTask, n: int, eta: float) -> None:
+    task = make_task(p=5, m=4, n=n)
+    W = weights(task) / 2
+    value, gradient = task.soft_margin_gradient(W, eta)
+    assert value == task.soft_margin(W, eta)
+    expected = differences(lambda V: task.soft_margin(V, eta), W, 1e-5)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_stability_gradient_against_differences(make_task: MakeTask, n: int) -> None:
+    task = make_task(p=5, m=4, n=n)
+    W = weights(task)
+    multipliers = np.random.default_rng(1).standard_normal(task.labels.shape)
+    expected = differences(lambda V: float((multipliers * task.stabilities(V)).sum()), W, 0.5)
+    np.testing.assert_allclose(task.stability_gradient(W, multipliers), expected, rtol=1e-11, atol=1e-12)
+
+
+def test_mixture_against_a_loop(make_task: MakeTask) -> None:
+    task = make_task(p=5, m=3, n=3)
+    multipliers = np.random.default_rng(1).standard_normal(task.labels.shape)
+    for column in range(3):
+        expected = sum(multipliers[r, column] * task.labels[r, column] * task.patterns[r] for r in range(5))
+        np.testing.assert_allclose(task.mixture(multipliers)[column], expected, rtol=1e-12, atol=1e-13)
+
+
+@given(seeds, outputs, st.floats(1e-3, 1e3))
+def test_margin_scales_as_the_square(make_task: MakeTask, seed: int, n: int, a: float) -> None:
+    task = make_task(p=4, m=3, n=n, seed=seed)
+    W = weights(task, seed)
+    assert task.margin(a * W) == pytest.approx(a**2 * task.margin(W), rel=1e-11)
+
+
+@given(seeds, outputs)
+def test_sign_symmetry(make_task: MakeTask, seed: int, n: int) -> None:
+    task = make_task(p=4, m=3, n=n, seed=seed)
+    W = weights(task, seed)
+    assert task.margin(-W) == task.margin(W)
+    assert task.soft_margin(-W, 3.0) == task.soft_margin(W, 3.0)
+    np.testing.assert_array_equal(task.soft_margin_gradient(-W, 3.0)[1], -task.soft_margin_gradient(W, 3.0)[1])
+
+
+@given(seeds, outputs, st.randoms(use_true_random=False))
+def test_rows_may_be_permuted_with_their_labels(make_task: MakeTask, seed: int, n: int, chance: Any) -> None:
+    """Symmetric patterns: output order[i] takes the place i, and each pair's label goes with it."""
+    some = make_task(p=4, m=3, n=n, seed=seed)
+    order = chance.choice(list(permutations(range(n))))
+    symmetric = some.patterns + np.swapaxes(some.patterns, 1, 2)
+    column = {frozenset(pair): k for k, pair in enumerate(combinations(range(n), 2))}
+    moved = [column[frozenset((order[i], order[j]))] for i, j in combinations(range(n), 2)]
+    task, other = MaxMargin(symmetric, some.labels), MaxMargin(symmetric, some.labels[:, moved])
+    W = weights(some, seed)
+    assert other.margin(W[list(order)]) == pytest.approx(task.margin(W), rel=1e-12)
+
+
+@given(seeds, outputs, st.data())
+def test_a_row_may_be_flipped_with_its_labels(make_task: MakeTask, seed: int, n: int, data: st.DataObject) -> None:
+    task = make_task(p=4, m=3, n=n, seed=seed)
+    row = data.draw(st.integers(0, n - 1))
+    flip = [-1 if row in pair else 1 for pair in combinations(range(n), 2)]
+    W = weights(task, seed)
+    flipped = W.copy()
+    flipped[row] *= -1
+    assert MaxMargin(task.patterns, task.labels * flip).margin(flipped) == pytest.approx(task.margin(W), rel=1e-13)
+    opposite = MaxMargin(task.patterns, -task.labels)
+    assert opposite.margin(W) == pytest.approx(-task.stabilities(W).max(), rel=1e-13)
+
+
+@given(seeds, outputs, st.floats(0.01, 1e6))
+def test_soft_margin_bounds_the_margin(make_task: MakeTask, seed: int, n: int, eta: float) -> None:
+    task = make_task(p=4, m=3, n=n, seed=seed)
+    W = weights(task, seed)
+    margin, rounding = task.margin(W), 1e-12 * (1 + abs(task.margin(W)))
+    assert margin - np.log(task.labels.size) / eta - rounding <= task.soft_margin(W, eta) <= margin + rounding
+
+
+@pytest.mark.parametrize("size", [1e-160, 1e3, 1e150])
+def test_soft_margin_does_not_overflow(make_task: MakeTask, size: float) -> None:
+    task = make_task(p=5, m=4, n=3)
+    W = size * weights(task)
+    value, gradient = task.soft_margin_gradient(W, 4.0)
+    assert np.isfinite(value)
+    assert np.isfinite(gradient).all()
+    assert value <= task.margin(W) or size < 1
+
+
+@given(seeds)
+def test_no_margin_exceeds_the_dual_bound(make_task: MakeTask, seed: int) -> None:
+    """κ(W) ≤ σ_max(Σ_r λ_r ζ^r P^r) for unit rows and any λ of the simplex; one pattern reaches it."""
+    task = make_task(p=4, m=3, n=2, seed=seed)
+    simplex = np.random.default_rng(seed).dirichlet(np.ones(4))[:, None]
+    bound = np.linalg.norm(task.mixture(simplex)[0], 2)
+    assert task.margin(unit_rows(weights(task, seed, 50))).max() <= bound * (1 + 1e-12)
+    single = task_of(task.patterns[:1], [[-1]])
+    left, values, right = np.linalg.svd(task.patterns[0])
+    assert single.margin([left[:, 0], -right[0]]) == pytest.approx(values[0], rel=1e-12)
+
+
+def test_smallest_eigenvalue_is_of_all_patterns(make_task: MakeTask) -> None:
+    for seed in range(5):
+        task = make_task(p=40, m=6, n=2, seed=seed)
+        expected = min(np.linalg.eigvalsh((P + P.T) / 2)[0] for P in task.patterns)
+        assert task.smallest_eigenvalue == pytest.approx(expected, rel=1e-12)
+    assert task_of([np.diag([3.0, 2.0]), np.diag([5.0, 4.0])], [[1], [1]]).smallest_eigenvalue == pytest.approx(2.0)
+
+
+def test_id_is_of_the_content() -> None:
+    P, labels = np.arange(18.0).reshape(2, 3, 3), [[1], [-1]]
+    task = task_of(P, labels)
+    same = [task_of(P.tolist(), np.array(labels, dtype=float)), task_of(np.asfortranarray(P), labels, scale=1)]
+    assert {each.id for each in same} == {task.id}
+    other = P.copy()
+    other[1, 2, 0] += 1e-9
+    others = [task_of(other, labels), task_of(P, [[1], [1]]), task_of(P, labels, scale=2.0)]
+    others.append(task_of(np.swapaxes(P, 1, 2), labels))
+    assert len({task.id, *(each.id for each in others)}) == 5
+
+
+def test_nothing_can_be_changed() -> None:
+    P, labels = np.ones((2, 3, 3)), np.ones((2, 1), dtype=np.int8)
+    task = task_of(P, labels)
+    P[:], labels[:] = 2, -1
+    assert (task.patterns == 1).all()
+    assert (task.labels == 1).all()
+    with pytest.raises(FrozenInstanceError):
+        task.scale = 2.0  # type: ignore[misc]
+    with pytest.raises(ValueError, match="read-only"):
+        task.patterns[0] = 1
+    with pytest.raises(ValueError, match="read-only"):
+        task.labels[0] = 1
+
+
+P2, L2 = np.ones((2, 3, 3)), np.ones((2, 1))
+
+
+@pytest.mark.parametrize(
+    ("patterns", "labels", "scale", "message"),
+    [
+        (np.where(np.arange(3) == 1, np.nan, P2), L2, 1, "patterns hold a value that is not finite"),
+        (np.where(np.arange(3) == 1, np.inf, P2), L2, 1, "patterns hold a value that is not finite"),
+        (np.array([P2[0] * np.inf, -P2[0] * np.inf]), L2, 1, "patterns hold a value that is not finite"),
+        (P2[0], L2, 1, r"patterns have shape \(3, 3\)"),
+        (P2[:, :2], L2, 1, r"patterns have shape \(2, 2, 3\)"),
+        (P2[:0], L2[:0], 1, "there are no patterns"),
+        (P2[:, :1, :1], L2, 1, "m=1"),
+        ([[[1]], [[1, 2]]], L2, 1, "patterns cannot be read"),
+        (P2, L2[:1], 1, r"labels have shape \(1, 1\)"),
+        (P2, L2[:, 0], 1, r"labels have shape \(2,\)"),
+        (P2, np.ones((2, 2)), 1, "labels have 2 columns"),
+        (P2, np.ones((2, 0)), 1, "labels have 0 columns"),
+        (P2, 0 * L2, 1, r"labels must be \+1 or -1"),
+        (P2, 257 * L2, 1, r"labels must be \+1 or -1"),
+        (P2, np.nan * L2, 1, r"labels must be \+1 or -1"),
+        (P2, [["a"], ["b"]], 1, "labels cannot be read"),
+        (P2, [[1], [1, 1]], 1, "labels"),
+        (P2, L2, 0, "scale=0"),
+        (P2, L2, np.nan, "scale=nan"),
+        (P2, L2, np.inf, "scale=inf"),
+    ],
+)
+def test_wrong_tasks(patterns: Any, labels: Any, scale: Any, message: str) -> None:
+    with pytest.raises(QcqpbenchError, match=message):
+        task_of(patterns, labels, scale)
+
+
+def test_large_numbers_are_finite() -> None:
+    assert task_of(np.full((2, 3, 3), 1e308), [[1], [1]]).p == 2
+
+
+def test_wrong_weights(make_task: MakeTask) -> None:
+    task = make_task(p=2, m=3, n=2)
+    for W in (np.ones((3, 3)), np.ones((2, 4)), np.ones(6), np.ones((1, 1, 2, 3))):
+        for method in (task.margin, task.covariances, task.overlaps):
+            with pytest.raises(QcqpbenchError, match=r"needed: \(2, 3\)"):
+                method(W)
+    for eta in (0.0, -1.0, np.nan):
+        with pytest.raises(QcqpbenchError, match="must be positive"):
+            task.soft_margin(np.ones((2, 3)), eta)
+    with pytest.raises(QcqpbenchError, match="weights"):
+        task.mixture(np.ones((5, 1)))
+
+
+@pytest.mark.parametrize("size", [5e-324, 1e-300, 1.0, 1e308])
+def test_unit_rows(size: float) -> None:
+    W = unit_rows([[size, 0.0, -size], [0.0, size, 0.0]])
+    half = np.sqrt(0.5)
+    np.testing.assert_allclose(W, [[half, 0, -half], [0, 1, 0]], rtol=1e-15)
+    batch = np.random.default_rng(0).standard_normal((4, 2, 3))
+    np.testing.assert_allclose((unit_rows(batch) ** 2).sum(axis=-1), 1, rtol=1e-15)
+
+
+@pytest.mark.parametrize("row", [[0.0, 0.0], [np.nan, 1.0], [np.inf, 1.0]])
+def test_a_row_without_direction(row: list[float]) -> None:
+    with pytest.raises(QcqpbenchError, match="no direction"):
+        unit_rows([[1.0, 0.0], row])

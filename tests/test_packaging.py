@@ -1,0 +1,127 @@
+import json
+import os
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def run(*command: object, **rest: object) -> subprocess.CompletedProcess[str]:
+    environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME")}
+    words = [str(word) for word in command]
+    return subprocess.run(words, capture_output=True, text=True, env=environment, check=False, **rest)  # type: ignore[call-overload]
+
+
+def succeed(*command: object, **rest: object) -> str:
+    done = run(*command, **rest)
+    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from the sdist, built from a copy of what belongs to the repository."""
+    copy, target = tmp_path_factory.mktemp("checkout"), tmp_path_factory.mktemp("dist")
+    try:
+        listed = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT)
+    except FileNotFoundError:
+        pytest.skip("there is no git to tell which files belong to the repository")
+    if listed.returncode:
+        pytest.skip(f"this is no git checkout: {listed.stderr.strip()}")
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).is_file():
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, copy / name)
+    succeed(sys.executable, "-m", "build", "--no-isolation", "--outdir", target, copy)
+    assert len(list(target.glob("*.tar.gz"))) == 1
+    (built,) = target.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an empty environment with nothing in it but the wheel."""
+    path = tmp_path_factory.mktemp("environment")
+    venv.create(path, with_pip=False, symlinks=True)
+    python = path / "bin" / "python"
+    pip = (sys.executable, "-m", "pip", "--python", python, "install", "--no-compile")
+    succeed(*pip, "--no-deps", "--no-index", wheel)
+    return python
+
+
+def site_packages(python: Path) -> Path:
+    return Path(succeed(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
+
+
+def test_the_wheel_holds_the_package(wheel: Path) -> None:
+    """Every module of the checkout at its place, and what types and commands need."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        (entry_points,) = (archive.read(name).decode() for name in names if name.endswith("entry_points.txt"))
+    assert "qcqpbench = qcqpbench.cli:main" in entry_points
+    modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "qcqpbench").rglob("*.py")}
+    for folder in ("problems", "solvers"):
+        modules |= {f"qcqpbench/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / folder).rglob("*.py")}
+    assert modules | {"qcqpbench/py.typed"} <= names
+
+
+def test_it_puts_nothing_else_in_site_packages(environment: Path) -> None:
+    found = {each.name for each in site_packages(environment).iterdir()}
+    (info,) = (name for name in found if name.endswith(".dist-info"))
+    assert info.startswith("qcqpbench-")
+    assert found == {"qcqpbench", info}
+
+
+def test_it_works_with_numpy_and_scipy_alone(environment: Path, tmp_path: Path) -> None:
+    constraints = ROOT / "constraints.txt"
+    pip = (sys.executable, "-m", "pip", "--python", environment, "install", "--no-compile", "--quiet")
+    done = run(*pip, "numpy", "scipy", "--only-binary", ":all:", *(["-c", constraints] if constraints.exists() else []))
+    if done.returncode:
+        pytest.skip(f"numpy and scipy could not be installed: {done.stderr.strip().splitlines()[-1]}")
+    where = succeed(environment, "-c", "import qcqpbench; print(qcqpbench.__file__)", cwd=tmp_path)
+    assert Path(where.strip()).is_relative_to(site_packages(environment))
+    listed = succeed(environment.with_name("qcqpbench"), "list", "problems", "--json", cwd=tmp_path)
+    assert {row["name"] for row in json.loads(listed)} >= {"covariance_perceptron", "classical_perceptron", "parity"}
+    code = "import qcqpbench; print(qcqpbench.problem('covariance_perceptron[m=4,p=3]').id)"
+    assert succeed(environment, "-c", code, cwd=tmp_path) == succeed(sys.executable, "-c", code, cwd=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "import qcqpbench",
+        "import qcqpbench; [getattr(qcqpbench, name) for name in qcqpbench.__all__]",
+        "import qcqpbench; qcqpbench.problem('covariance_perceptron[m=4,p=3]').smallest_eigenvalue",
+        "import qcqpbench.cli; qcqpbench.cli.main(['list', 'problems'])",
+    ],
+)
+def test_it_needs_only_numpy_and_scipy(use: str, tmp_path: Path) -> None:
+    """What was imported from site-packages, beside what every start of this Python imports."""
+    code = f"""
+import contextlib, io, sys
+before = set(sys.modules)
+with contextlib.redirect_stdout(io.StringIO()):
+    {use}
+files = [getattr(module, "__file__", None) or "" for name, module in sys.modules.items() if name not in before]
+print(*{{file.partition("site-packages/")[2].partition("/")[0] for file in files}})
+"""
+    assert set(succeed(sys.executable, "-c", code, cwd=tmp_path).split()) <= {"numpy", "scipy"}
+
+
+def test_the_front_is_lazy_and_complete(tmp_path: Path) -> None:
+    """Importing the package alone loads neither; all it offers is there, and nothing else."""
+    code = """
+import sys, qcqpbench
+assert "scipy.sparse" not in sys.modules
+assert dir(qcqpbench) == sorted(qcqpbench.__all__)
+for name in qcqpbench.__all__:
+    getattr(qcqpbench, name)
+assert not hasattr(qcqpbench, "nothing")
+"""
+    succeed(sys.executable, "-c", code, cwd=tmp_path)
