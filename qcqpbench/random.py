@@ -14,6 +14,7 @@ Array = NDArray[np.float64]
 
 AXES = ("patterns", "labels", "starts")
 _LN2 = 0.6931471805599453
+# Pairs of uniform numbers drawn at a time; part of what defines the stream of normal numbers.
 _PAIRS = 1 << 13
 
 
@@ -44,11 +45,18 @@ def normals(bits: np.random.PCG64, out: Array, deviation: float = 1.0) -> Array:
     filled = 0
     while filled < result.size:
         u = _signed_uniforms(bits.random_raw(2 * _PAIRS)).reshape(2, _PAIRS)
-        square = u[0] * u[0] + u[1] * u[1]
-        inside = (square < 1) & (square > 0)
-        square = square[inside]
-        factor = np.sqrt(-2 * _log(square) / square)
-        found = (u[:, inside] * factor * deviation).ravel()[: result.size - filled]
+        square = u[0] * u[0]
+        square += u[1] * u[1]
+        inside = np.flatnonzero((square < 1) & (square > 0))
+        square = square.take(inside)
+        factor = _log(square)
+        factor *= -2
+        factor /= square
+        np.sqrt(factor, out=factor)
+        pairs = u.take(inside, axis=1)
+        pairs *= factor
+        pairs *= deviation
+        found = pairs.reshape(-1)[: result.size - filled]
         result[filled : filled + len(found)] = found
         filled += len(found)
     return out
@@ -66,12 +74,16 @@ def _log(x: Array) -> Array:
     """ln x for x > 0, to 2 ulp or so: ln x = e ln 2 + 2 artanh(s), s = (f−1)/(f+1), x = f 2^e, √½ ≤ f < √2."""
     f, e = np.frexp(x)
     low = f < 0.7071067811865476
-    f = np.where(low, 2 * f, f)
+    np.multiply(f, 2, out=f, where=low)
     e = e - low
-    s = (f - 1) / (f + 1)
+    s = f - 1
+    f += 1
+    s /= f
     square = s * s
     series = np.full_like(s, 1 / 21)
     for k in range(19, 0, -2):
         series *= square
         series += 1 / k
-    return e * _LN2 + 2 * s * series
+    s *= 2
+    series *= s
+    return e * _LN2 + series
