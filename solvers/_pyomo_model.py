@@ -1,0 +1,102 @@
+"""Pyomo itself, and a QCQP as a model of it."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qcqpbench.qcqp import QCQP
+
+Array = NDArray[np.float64]
+
+# Where `make setup` puts what PyNumero needs.
+_LIBRARY = Path(sys.prefix, "share", "qcqpbench", "pyomo", "lib", "libpynumero_ASL.so")
+
+
+@contextlib.contextmanager
+def load_pyomo() -> Iterator[Any]:
+    """pyomo.environ, silenced, and told where PyNumero's library is."""
+    from pyomo.common import envvar
+
+    if library_is_ours():
+        envvar.PYOMO_CONFIG_DIR = str(_LIBRARY.parent.parent)
+    import pyomo.environ
+    from pyomo.common.log import LoggingIntercept
+
+    with LoggingIntercept(module="pyomo"):
+        yield pyomo.environ
+
+
+def library_is_ours() -> bool:
+    """Whether PyNumero takes its library from where `make setup` puts it."""
+    return "PYOMO_CONFIG_DIR" not in os.environ and _LIBRARY.exists()
+
+
+def pyomo_model(problem: QCQP) -> Any:
+    """A ConcreteModel with variables x[0..n−1], objective and constraints[0..c−1], as a user of Pyomo would write it.
+
+    Its size and the time to build it are linear in the number of nonzeros.
+    """
+    import pyomo.environ as pyo
+    from pyomo.common.gc_manager import PauseGC
+
+    lower, upper, x_lower, x_upper = (
+        [bound if np.isfinite(bound) else None for bound in bounds.tolist()]
+        for bounds in (problem.lower, problem.upper, problem.x_lower, problem.x_upper)
+    )
+
+    def constraint(_: Any, r: int) -> Any:
+        if counts[r] == 0:
+            return pyo.Constraint.Skip if problem.lower[r] <= 0 <= problem.upper[r] else pyo.Constraint.Infeasible
+        if lower[r] is None and upper[r] is None:
+            return pyo.Constraint.Skip
+        body = _expression(problem, r + 1, x)
+        return body == lower[r] if problem.lower[r] == problem.upper[r] else (lower[r], body, upper[r])
+
+    counts = np.diff(problem.quadratic.indptr + problem.linear.indptr)[1:]
+    model = pyo.ConcreteModel()
+    # The garbage collector would go through the growing model again and again, for most of the time.
+    with PauseGC():
+        model.x = pyo.Var(range(problem.n_variables), bounds=lambda _, i: (x_lower[i], x_upper[i]))
+        x = list(model.x.values())
+        model.objective = pyo.Objective(
+            expr=_expression(problem, 0, x) + problem.constant,
+            sense=pyo.minimize if problem.sense == "minimize" else pyo.maximize,
+        )
+        model.constraints = pyo.Constraint(range(problem.n_constraints), rule=constraint)
+    return model
+
+
+def set_point(model: Any, x: Array) -> None:
+    """Make x the values of the variables."""
+    for variable, value in zip(model.x.values(), x.tolist(), strict=True):
+        variable.set_value(value, skip_validation=True)
+
+
+def point(model: Any) -> Array:
+    """The values of the variables."""
+    return np.array([variable.value for variable in model.x.values()], dtype=np.float64)
+
+
+def _expression(problem: QCQP, row: int, x: list[Any]) -> Any:
+    """f_row as Σ_i x_i·(Σ_j c_ij x_j) + Σ_i d_i x_i: far fewer nodes than one for each product."""
+    from pyomo.core.expr import LinearExpression
+    from pyomo.environ import quicksum
+
+    def linear(coefficients: Any, variables: Any) -> Any:
+        return LinearExpression(linear_coefs=coefficients.tolist(), linear_vars=[x[i] for i in variables.tolist()])
+
+    span = slice(*problem.quadratic.indptr[row : row + 2])
+    coefficients = problem.quadratic.data[span]
+    i, j = problem.products[problem.quadratic.indices[span]].T
+    # The products come in the order of i.
+    ends = [0, *(np.flatnonzero(np.diff(i)) + 1), len(i)] if len(i) else []
+    terms = [x[i[begin]] * linear(coefficients[begin:end], j[begin:end]) for begin, end in pairwise(ends)]
+    span = slice(*problem.linear.indptr[row : row + 2])
+    return quicksum([*terms, linear(problem.linear.data[span], problem.linear.indices[span])])

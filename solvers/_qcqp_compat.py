@@ -1,0 +1,190 @@
+"""What qcqp 0.8.3, written for cvxpy 0.4, asks of its surroundings and no longer finds; none of its own code.
+
+Outside qcqp's own modules nothing stays changed: cvxpy, scipy, NumPy's random state and logging are as before.
+"""
+
+import contextlib
+import importlib
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from qcqpbench.qcqp import QCQP
+
+Array = NDArray[np.float64]
+
+
+def load() -> Any:
+    """The package qcqp, imported so that it works."""
+    if "qcqp.qcqp" not in sys.modules:
+        cvxpy: Any = importlib.import_module("cvxpy")
+        # With a handler there, its logging.basicConfig does nothing and opens no qcqp.log.
+        root, handler = logging.getLogger(), logging.NullHandler()
+        root.addHandler(handler)
+        cvxpy.utilities.QuadCoeffExtractor = _Extractor
+        try:
+            solver, utilities = (importlib.import_module(f"qcqp.{name}") for name in ("qcqp", "utilities"))
+        finally:
+            del cvxpy.utilities.QuadCoeffExtractor
+            root.removeHandler(handler)
+        # Its calls of logging.info and the like would configure the root logger again.
+        logger = logging.getLogger("qcqp")
+        logger.addHandler(logging.NullHandler())
+        vars(solver)["logging"] = vars(utilities)["logging"] = logger
+        vars(solver)["cvx"] = SimpleNamespace(
+            **vars(cvxpy),
+            Semidef=lambda n: cvxpy.Variable((n, n), PSD=True),
+            sum_entries=cvxpy.sum,
+            mul_elemwise=cvxpy.multiply,
+        )
+        vars(utilities)["sp"] = SimpleNamespace(**vars(sparse) | {"bmat": _bmat})
+    return sys.modules["qcqp"]
+
+
+@contextlib.contextmanager
+def running(seed: int, pyipopt: Any) -> Iterator[None]:
+    """While qcqp runs: its random numbers from a seed, a module pyipopt, no warnings about its ways with NumPy."""
+    random = np.random.get_state()
+    np.random.seed(seed)
+    sys.modules["pyipopt"] = pyipopt
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        del sys.modules["pyipopt"]
+        np.random.set_state(random)
+
+
+def stated(problem: QCQP) -> Any:
+    """The problem as qcqp wants it: answers what it asks of a problem of cvxpy 0.4 with one variable."""
+    n = problem.n_variables
+    linear = sparse.csr_matrix(sparse.vstack([problem.linear[[0]], problem.linear[1:], sparse.eye_array(n)]))
+    lower = np.concatenate([[-np.inf], problem.lower, problem.x_lower])
+    upper = np.concatenate([[np.inf], problem.upper, problem.x_upper])
+    equal = lower == upper
+
+    def functions(rows: NDArray[np.intp], sign: float, bound: Array) -> "_Functions":
+        matrices = [sign * _matrix(problem, row) for row in rows]
+        return _Functions(matrices, sign * linear[rows], -sign * bound[rows])
+
+    groups = [
+        ("<=", functions(np.flatnonzero(np.isfinite(lower) & ~equal), -1.0, lower)),
+        ("<=", functions(np.flatnonzero(np.isfinite(upper) & ~equal), 1.0, upper)),
+        ("==", functions(np.flatnonzero(equal), 1.0, upper)),
+        ("<=", _unnamed(problem)),
+    ]
+    variable = SimpleNamespace(id=0, size=(n, 1), value=None)
+    objective = functions(np.array([0]), 1.0, np.array([-problem.constant]))
+    return SimpleNamespace(
+        variables=lambda: [variable],
+        objective=SimpleNamespace(args=[objective], NAME=problem.sense),
+        constraints=[SimpleNamespace(_expr=each, OP_NAME=relation) for relation, each in groups if each.r.size],
+        is_dcp=lambda: False,
+    )
+
+
+class PyIpopt:
+    """The little that qcqp uses of the module pyipopt, on cyipopt.
+
+    watch(x, iteration)   is told every iterate (None in the restoration phase); says whether to go on
+    """
+
+    NLP_LOWER_BOUND_INF = -1e19
+    NLP_UPPER_BOUND_INF = 1e19
+
+    def __init__(self, max_iter: int, watch: Callable[[Array | None, int], bool]) -> None:
+        self._max_iter = max_iter
+        self._watch = watch
+
+    def create(
+        self,
+        n: int,
+        x_lower: Array,
+        x_upper: Array,
+        m: int,
+        lower: Array,
+        upper: Array,
+        _jacobian_nonzeros: int,
+        _hessian_nonzeros: int,
+        *functions: Any,
+    ) -> Any:
+        import cyipopt
+
+        objective, gradient, constraints, jacobian = functions
+
+        def intermediate(mode: int, iteration: int, *_: float) -> bool:
+            iterate = nlp.get_current_iterate() if mode == 0 else None
+            return self._watch(None if iterate is None else iterate["x"], iteration)
+
+        callbacks = SimpleNamespace(
+            objective=objective,
+            gradient=gradient,
+            constraints=constraints,
+            jacobian=lambda x: jacobian(x, False).ravel(),
+            jacobianstructure=lambda: jacobian(None, True),
+            intermediate=intermediate,
+        )
+        nlp = cyipopt.Problem(n=n, m=m, problem_obj=callbacks, lb=x_lower, ub=x_upper, cl=lower, cu=upper)
+        options = {"hessian_approximation": "limited-memory", "max_iter": self._max_iter, "print_level": 0, "sb": "yes"}
+        for name, value in options.items():
+            nlp.add_option(name, value)
+
+        def solve(x: Array) -> tuple[Any, ...]:
+            x, info = nlp.solve(x)
+            return x, info["mult_x_L"], info["mult_x_U"], info["mult_g"], info["obj_val"], info["status"]
+
+        return SimpleNamespace(solve=solve)
+
+
+class _Functions:
+    """Quadratic functions xᵀP_k x + q_k·x + r_k, in the place of an expression."""
+
+    def __init__(self, P: list[sparse.csr_matrix], q: sparse.csr_matrix, r: Array) -> None:
+        self.P, self.q, self.r = P, q, r
+        self.size = (len(P), 1)
+
+    def is_quadratic(self) -> bool:
+        return True
+
+
+class _Extractor:
+    def __init__(self, *_: Any) -> None: ...
+
+    def get_coeffs(self, functions: _Functions) -> tuple[Any, ...]:
+        return functions.P, functions.q, functions.r
+
+
+def _matrix(problem: QCQP, row: int) -> sparse.csr_matrix:
+    """The quadratic coefficients of f_row, or none for a row that stands for a bound."""
+    n = problem.n_variables
+    if row > problem.n_constraints:
+        return sparse.csr_matrix((n, n))
+    span = slice(*problem.quadratic.indptr[row : row + 2])
+    i, j = problem.products[problem.quadratic.indices[span]].T
+    return sparse.csr_matrix((problem.quadratic.data[span], (i, j)), shape=(n, n))
+
+
+def _unnamed(problem: QCQP) -> _Functions:
+    """A constraint that says nothing about the variables that no other names: qcqp fails where there is none."""
+    n = problem.n_variables
+    bounded = np.isfinite(problem.lower) | np.isfinite(problem.upper)
+    named = np.isfinite(problem.x_lower) | np.isfinite(problem.x_upper)
+    named[problem.linear[1:][bounded].indices] = True
+    named[problem.products[problem.quadratic[1:][bounded].indices].ravel()] = True
+    count = int(not named.all())
+    q = sparse.csr_matrix(np.where(named, 0.0, 1e-300)[None, :])
+    return _Functions([sparse.csr_matrix((n, n))] * count, q, np.full(count, -1e-150))
+
+
+def _bmat(blocks: list[list[Any]]) -> Any:
+    return sparse.bmat(
+        [[sparse.csr_matrix([[each]]) if np.ndim(each) == 0 else each for each in row] for row in blocks]
+    )

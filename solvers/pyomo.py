@@ -1,0 +1,219 @@
+"""Pyomo: the problem as a Pyomo model, solved by IPOPT or by another solver that Pyomo can call."""
+
+import importlib.util
+import shutil
+import subprocess
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qcqpbench.qcqp import QCQP
+from qcqpbench.solution import Solution
+from qcqpbench.solver import Budget, QCQPSolver, Run
+from qcqpbench.status import Availability, Termination
+
+from ._nlp import Best
+from ._pyomo_model import library_is_ours, load_pyomo, point, pyomo_model, set_point
+
+Array = NDArray[np.float64]
+
+# By the names in the enumerations of both of Pyomo's interfaces.
+_TERMINATION = {
+    "optimal": Termination.LOCALLY_OPTIMAL,
+    "locallyOptimal": Termination.LOCALLY_OPTIMAL,
+    "globallyOptimal": Termination.OPTIMAL,
+    "convergenceCriteriaSatisfied": Termination.LOCALLY_OPTIMAL,
+    "feasible": Termination.STALLED,
+    "minStepLength": Termination.STALLED,
+    "maxTimeLimit": Termination.TIME_LIMIT,
+    "userInterrupt": Termination.TIME_LIMIT,
+    "maxIterations": Termination.ITERATION_LIMIT,
+    "iterationLimit": Termination.ITERATION_LIMIT,
+    "infeasible": Termination.LOCALLY_INFEASIBLE,
+    "locallyInfeasible": Termination.LOCALLY_INFEASIBLE,
+    "provenInfeasible": Termination.INFEASIBLE,
+    "unbounded": Termination.UNBOUNDED,
+}
+_OPTION_NAMES = {
+    "cyipopt": ("tol", "max_iter"),
+    "ipopt_v2": ("tol", "max_iter"),
+    "scip_direct": ("numerics/feastol", "limits/totalnodes"),
+}
+
+
+@dataclass(frozen=True)
+class Pyomo(QCQPSolver):
+    """backend=ipopt takes the executable ipopt if there is one, else cyipopt through PyNumero; backend=scip takes
+    PySCIPOpt; any other name is looked up in Pyomo's SolverFactory.
+
+    tol, max_iter   of ipopt; of scip the feasibility tolerance and the number of nodes; other backends keep their own
+    """
+
+    name = "pyomo"
+    drives = "Pyomo models, solved by IPOPT (executable or PyNumero), SCIP or others"
+    requires = ("pyomo",)
+    extra = "pyomo"
+    citation = "Hart, Watson, Woodruff, Math. Program. Comput. 3 (2011) 219, doi:10.1007/s12532-011-0026-8"
+
+    backend: str = "ipopt"
+    tol: float = 1e-8
+    max_iter: int | None = None
+
+    def availability(self) -> tuple[Availability, str]:
+        status, reason = super().availability()
+        if status is Availability.AVAILABLE:
+            reason = _missing(self._solver_name)
+        return (Availability.NOT_INSTALLED, reason) if reason else (Availability.AVAILABLE, "")
+
+    def build(self, problem: QCQP) -> Run:
+        with load_pyomo():
+            model = pyomo_model(problem)
+
+        def run(start: Array, budget: Budget) -> Solution:
+            set_point(model, np.clip(start, problem.x_lower, problem.x_upper))
+            with load_pyomo() as pyo:
+                from pyomo.contrib.solver.common.base import LegacySolverWrapper
+
+                solver = pyo.SolverFactory(self._solver_name)
+                call = _call_new if isinstance(solver, LegacySolverWrapper) else _call_old
+                if self._solver_name == "cyipopt":
+                    call = _call_pynumero
+                return call(problem, model, solver, self._options, budget)
+
+        return run
+
+    @property
+    def _solver_name(self) -> str:
+        ipopt = "ipopt_v2" if shutil.which("ipopt") else "cyipopt"
+        return {"ipopt": ipopt, "scip": "scip_direct"}.get(self.backend, self.backend)
+
+    @property
+    def _options(self) -> dict[str, float]:
+        given = zip(_OPTION_NAMES.get(self._solver_name, ()), (self.tol, self.max_iter), strict=False)
+        return {name: value for name, value in given if value is not None}
+
+
+def _missing(solver: str) -> str:
+    """What a solver of Pyomo lacks here, and what brings it; found without importing native code where possible."""
+    if solver == "ipopt_v2":
+        return ""
+    if solver == "scip_direct":
+        found = importlib.util.find_spec("pyscipopt") is not None
+        return "" if found else "pyscipopt missing: pip install 'qcqpbench[scip]'"
+    if solver == "cyipopt":
+        # PyNumero needs packaging without saying so.
+        missing = [module for module in ("cyipopt", "packaging") if importlib.util.find_spec(module) is None]
+        if missing:
+            return f"no executable ipopt, and {', '.join(missing)} missing: pip install 'qcqpbench[pyomo]'"
+        if library_is_ours():
+            return ""
+        from pyomo.common.fileutils import find_library
+
+        found = find_library("pynumero_ASL") is not None
+        return "" if found else "no executable ipopt, and PyNumero's library missing: tools/pynumero.sh compiles it"
+    with load_pyomo() as pyo:
+        if solver not in pyo.SolverFactory:
+            return f"Pyomo knows no solver {solver}"
+        found = pyo.SolverFactory(solver).available(exception_flag=False)
+        return "" if found else f"Pyomo finds no {solver}: install it as its makers say"
+
+
+def _limit(budget: Budget) -> float | None:
+    return max(budget.remaining(), 1e-3) if np.isfinite(budget.time_limit) else None
+
+
+def _call_pynumero(problem: QCQP, model: Any, solver: Any, options: dict[str, float], budget: Budget) -> Solution:
+    import cyipopt
+
+    best = Best(problem, 1e-6)
+    iterations = 0
+    x = point(model)
+    order: list[int] = []
+
+    # Pyomo counts the parameters: it passes on cyipopt's problem only if there are thirteen.
+    def intermediate(
+        nlp: Any, ipopt: Any, mode: int, iteration: int, _f: float, _p: float, _d: float,
+        _mu: float, _s: float, _r: float, _ad: float, _ap: float, _t: int,
+    ) -> bool:  # fmt: skip
+        nonlocal iterations
+        iterations = iteration
+        iterate = ipopt.get_current_iterate() if mode == 0 else None
+        if iterate is not None:
+            # In Pyomo's order, and without the variables that occur nowhere.
+            order[:] = order or [variable.index() for variable in nlp.get_pyomo_variables()]
+            x[order] = iterate["x"]
+            budget.report(x)
+            best.see(x)
+        # IPOPT's own limit on wall time ends with a status that Pyomo does not know.
+        return not budget.exhausted()
+
+    results = solver.solve(
+        model, options={"print_level": 0, "sb": "yes", **options}, intermediate_callback=intermediate
+    )
+    termination = _TERMINATION.get(str(results.solver.termination_condition), Termination.FAILED)
+    final = point(model)
+    best.see(final)
+    chosen = final if termination.claims_a_solution or best.x is None else best.x
+    return Solution(
+        x=chosen,
+        termination=termination,
+        objective=float(problem.objective(chosen)),
+        iterations=iterations,
+        message=results.solver.message.decode(),
+        details={"solver": "cyipopt", "ipopt": ".".join(map(str, cyipopt.IPOPT_VERSION))},
+    )
+
+
+def _call_new(problem: QCQP, model: Any, solver: Any, options: dict[str, float], budget: Budget) -> Solution:
+    """Through the newer of Pyomo's two interfaces, which knows bounds and hands over points that are not optimal."""
+    from pyomo.contrib.solver.common.factory import SolverFactory
+
+    limit = _limit(budget)
+    if solver.name == "ipopt" and limit is not None and solver.version() >= (3, 14):
+        # Pyomo limits IPOPT's processor time, and kills it a second later.
+        options["max_wall_time"] = limit
+    try:
+        results = SolverFactory(solver.name).solve(
+            model,
+            solver_options=options,
+            time_limit=limit,
+            threads=budget.threads,
+            load_solutions=False,
+            raise_exception_on_nonoptimal_result=False,
+        )
+    except subprocess.TimeoutExpired:
+        return Solution(point(model), Termination.TIME_LIMIT, message="killed; the point is its start")
+    condition = results.termination_condition.name
+    termination = _TERMINATION.get(condition, Termination.FAILED)
+    bound = results.objective_bound
+    proved = bound is not None and np.isfinite(bound)
+    if termination is Termination.LOCALLY_OPTIMAL and proved:
+        termination = Termination.OPTIMAL
+    elif termination is Termination.ITERATION_LIMIT and budget.exhausted():
+        # In what IPOPT writes for Pyomo all limits look the same.
+        termination = Termination.TIME_LIMIT
+    x = None
+    if results.solution_status.name != "noSolution" and termination is not Termination.UNBOUNDED:
+        results.solution_loader.load_vars()
+        x = point(model)
+    extra = results.extra_info.value()
+    return Solution(
+        x=x,
+        termination=termination,
+        objective=None if x is None else float(problem.objective(x)),
+        bound=bound if proved else None,
+        iterations=extra.get("iteration_count", extra.get("NNodes")),
+        message=extra.get("solver_message", condition),
+        details={"solver": f"{solver.name} {'.'.join(map(str, results.solver_version or ()))}"},
+    )
+
+
+def _call_old(problem: QCQP, model: Any, solver: Any, _: dict[str, float], budget: Budget) -> Solution:
+    limit = _limit(budget)
+    results = solver.solve(model, **({} if limit is None else {"timelimit": limit}))
+    condition = str(results.solver.termination_condition)
+    x = point(model)
+    termination = _TERMINATION.get(condition, Termination.FAILED)
+    return Solution(x=x, termination=termination, objective=float(problem.objective(x)), message=condition)
