@@ -22,7 +22,7 @@ from .qcqp import QCQP
 from .registry import families, problem, solver, solvers
 from .solver import Solver
 from .spec import describe, parameters_of, spell
-from .status import Availability
+from .status import Availability, Scope
 
 DONE, FAILED, USAGE = 0, 1, 2
 
@@ -147,63 +147,37 @@ def _solve(options: argparse.Namespace) -> int:
     require(options.starts >= 1, f"-r {options.starts} is not allowed; right is at least one start")
     require(options.timeout > 0, f"--timeout {options.timeout} is not allowed; right is a positive number of seconds")
     task = _problem(options.problem)
-    chosen = [solver(spec) for spec in options.solver]
+    chosen = {spec: solver(spec) for spec in options.solver}
     attempts: list[Attempt] = []
+    values = ["margin", "kappa_bar", "kappa_bar_theory"] if isinstance(task, MaxMargin) else ["objective"]
+    proofs = ["bound", "gap"] if any(each.scope is not Scope.LOCAL for each in chosen.values()) else []
+    columns = ["start", "termination", "point_status", *values, *proofs, "violation", "overlap", "iterations"]
+    columns += ["build_seconds", "solve_seconds"]
+    width = max(map(len, ["solver", *chosen]))
     if not options.json:
-        print(" ".join(f"{name:>{width}}" for name, width in _COLUMNS.items()))
+        print(f"{'solver':<{width}}", *(f"{name:>{_width(name)}}" for name in columns))
     with Worker() as worker:
-        for each in chosen:
+        for spec, each in chosen.items():
             for number in range(options.starts):
                 attempt = worker.attempt(task, each, random_start(task, number), options.timeout).attempt
                 attempts.append(attempt)
                 if not options.json:
-                    _print_attempt(attempt, each.name, number)
+                    row = attempt.record() | {"start": number}
+                    print(f"{spec:<{width}}", *(f"{_cell(row[name]):>{_width(name)}}" for name in columns))
+                    if attempt.point is None:
+                        print(f"  {attempt.message}")
+                    sys.stdout.flush()
     if options.json:
         print(json.dumps([attempt.record() for attempt in attempts], indent=2))
-    else:
-        _print_best(task, attempts)
     return DONE if any(attempt.point is not None for attempt in attempts) else FAILED
 
 
-_COLUMNS = {
-    "solver": 18,
-    "start": 5,
-    "termination": 18,
-    "point_status": 12,
-    "margin": 10,
-    "kappa_bar": 10,
-    "objective": 12,
-    "violation": 10,
-    "overlap": 8,
-    "bound": 10,
-    "iterations": 10,
-    "build_seconds": 13,
-    "solve_seconds": 13,
-}
+def _width(column: str) -> int:
+    return max(len(column), {"termination": 18}.get(column, 8))
 
 
-def _print_attempt(attempt: Attempt, name: str, number: int) -> None:
-    values = attempt.record() | {"solver": name, "start": number}
-    cells = []
-    for column, width in _COLUMNS.items():
-        value = values[column]
-        text = "" if value is None else f"{value:.5g}" if isinstance(value, float) else str(value)
-        cells.append(f"{text:>{width}}")
-    print(" ".join(cells), flush=True)
-    if attempt.point is None:
-        print(f"  {attempt.message}")
-
-
-def _print_best(task: MaxMargin | QCQP, attempts: list[Attempt]) -> None:
-    if isinstance(task, MaxMargin):
-        best = max((attempt for attempt in attempts if attempt.kappa_bar is not None), key=_kappa_bar, default=None)
-        if best is not None:
-            theory_says = "" if best.kappa_bar_theory is None else f"; theory {best.kappa_bar_theory:.6g}"
-            print(f"best kappa_bar {best.kappa_bar:.6g}{theory_says}")
-
-
-def _kappa_bar(attempt: Attempt) -> float:
-    return -math.inf if attempt.kappa_bar is None else attempt.kappa_bar
+def _cell(value: Any) -> str:
+    return "" if value is None else f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
 def _check(options: argparse.Namespace) -> int:
