@@ -31,7 +31,8 @@ class Sdr(QCQPSolver):
     The bound is computed anew from the multipliers λ, by weak duality: f_0 is at least the minimum of the Lagrangian,
     whatever λ is, so an inaccurate solve gives a looser bound, not a wrong one. Where the Lagrangian is not quite
     convex, its minimum is taken over the ball that the constraints leave; if they leave none, the bound is the
-    solver's value (see ``details``). The point is the best of ``samples`` draws from N(x, X − xxᵀ).
+    solver's value (see ``details``). CLARABEL looks at the clock between iterations only, each of them long for
+    matrices beyond 100. The point is the best of ``samples`` draws from N(x, X − xxᵀ).
     """
 
     name = "sdr"

@@ -12,7 +12,6 @@ VARIANTS = [
     "ipopt[formulation=min_norm]",
     "ipopt[mu_strategy=adaptive]",
     "ipopt[warm_start=true]",
-    "sdr[solver=CLARABEL]",
     "slsqp[formulation=min_norm]",
     "soft_margin[method=lbfgs,eta_max=10000]",
     "soft_margin[eta_max=100]",
