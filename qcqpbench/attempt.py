@@ -78,6 +78,7 @@ class Attempt:
 def random_start(problem: MaxMargin | QCQP, number: int = 0, seed: int = 0) -> Array:
     """Start number 0, 1, … of a problem: unit rows in random directions for a task; for a QCQP its own start first,
     then points drawn normally and moved within the bounds of the variables."""
+    require(number >= 0, f"start number {number} is not allowed; right is 0, 1, …")
     bits = random.stream(seed, "starts", number)
     if isinstance(problem, MaxMargin):
         return unit_rows(random.normals(bits, np.empty((problem.n, problem.m))))
@@ -101,10 +102,12 @@ def solve(
 
     A solver that is missing, raises or returns nonsense gives an attempt that says so; only wrong usage raises.
     """
-    if isinstance(solver, str):
-        solver = named_solver(solver)
+    known = isinstance(problem, MaxMargin | QCQP)
+    require(known, "the problem must be a MaxMargin or a QCQP; qcqpbench.problem(spec) makes one")
+    solver = solver if isinstance(solver, Solver) else named_solver(solver)
     point = check_start(problem, random_start(problem) if start is None else start)
-    require(time_limit > 0, f"time_limit={time_limit} is not allowed; right is a positive number of seconds")
+    limited = isinstance(time_limit, int | float) and time_limit > 0
+    require(limited, f"time_limit={time_limit} is not allowed; right is a positive number of seconds")
     attempt = blank(problem, solver)
     status, reason = solver.availability()
     if status is not Availability.AVAILABLE:
@@ -123,11 +126,12 @@ def solve(
         budget = Budget(time_limit, threads)
         solution = run(point, budget)
         clocks.append(_clocks())
-        if not isinstance(solution, Solution):
-            raise TypeError(f"run returned {type(solution).__name__}, not Solution")
+        solution = _plain(solution)
+    except QcqpbenchError:
+        raise
     except Exception as error:
         clocks.append(_clocks())
-        solution = Solution(None, Termination.ERROR, message=f"{type(error).__name__}: {error}")
+        solution = Solution(None, Termination.ERROR, message=describe_error(error))
     build, *rest = [after[0] - before[0] for before, after in pairwise(clocks)]
     return _judge(
         replace(
@@ -142,6 +146,34 @@ def solve(
         solver,
         solution,
         budget,
+    )
+
+
+def describe_error(error: BaseException) -> str:
+    """An exception in a line, whatever its own text does."""
+    try:
+        return " ".join(f"{type(error).__name__}: {error}".split())
+    except Exception:
+        return type(error).__name__
+
+
+def _plain(solution: Any) -> Solution:
+    """What a solver returned, with every part of the type it is said to have; raises where that cannot be."""
+    if not isinstance(solution, Solution):
+        raise TypeError(f"run returned {type(solution).__name__}, not Solution")
+    if not isinstance(solution.termination, Termination):
+        raise TypeError(f"the termination is {solution.termination!r}, not one of Termination")
+    details = {
+        str(key): float(value) if isinstance(value, int | float | np.number) else str(value)
+        for key, value in solution.details.items()
+    }
+    return replace(
+        solution,
+        objective=None if solution.objective is None else float(solution.objective),
+        bound=None if solution.bound is None else float(solution.bound),
+        iterations=None if solution.iterations is None else int(solution.iterations),
+        message=solution.message.decode() if isinstance(solution.message, bytes) else str(solution.message),
+        details=details,
     )
 
 
@@ -166,11 +198,14 @@ def check_start(problem: MaxMargin | QCQP, start: ArrayLike) -> Array:
     """The start as an array, or an error if it does not fit the problem."""
     shape = (problem.n, problem.m) if isinstance(problem, MaxMargin) else (problem.n_variables,)
     try:
+        require(not np.iscomplexobj(start), f"the start is complex; needed: real numbers of shape {shape}")
         point = np.array(start, dtype=np.float64)
     except (TypeError, ValueError):
         raise QcqpbenchError(f"the start holds no numbers; needed: an array of shape {shape}") from None
     require(point.shape == shape, f"the start has shape {point.shape}, needed: {shape}")
     require(bool(np.isfinite(point).all()), "the start holds a value that is not finite")
+    has_directions = isinstance(problem, QCQP) or bool((point != 0).any(axis=1).all())
+    require(has_directions, "a row of the start is zero and has no direction")
     return point
 
 

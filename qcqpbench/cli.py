@@ -1,17 +1,19 @@
 """The command line: parses, calls the package, prints."""
 
 import argparse
+import itertools
 import json
 import math
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
 from . import __version__, theory
-from .attempt import Attempt, random_start
+from .attempt import Attempt, blank, random_start
 from .conformance import check_solver
 from .errors import QcqpbenchError, require
 from .formats import FORMATS, read, write
@@ -24,7 +26,7 @@ from .solver import Solver
 from .spec import describe, parameters_of, spell
 from .status import Availability, Scope
 
-DONE, FAILED, USAGE = 0, 1, 2
+DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
 class _Parser(argparse.ArgumentParser):
@@ -35,6 +37,7 @@ class _Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code: 0 done, 1 a run or a check failed, 2 wrong usage."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    warnings.formatwarning = lambda message, *_, **__: f"qcqpbench: {message}\n"
     try:
         options = _parser().parse_args(words)
         code: int = options.command(options)
@@ -44,10 +47,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"qcqpbench: {error}", file=sys.stderr)
         return USAGE
+    except KeyboardInterrupt:
+        print("qcqpbench: interrupted", file=sys.stderr)
+        return INTERRUPTED
     except BrokenPipeError:
         # The reader (head, less) has left; let the interpreter's last flush go nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(f"qcqpbench: {error.strerror or error}", file=sys.stderr)
+        return FAILED
     return code
 
 
@@ -70,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     given.add_argument("--p", type=float, nargs="+", help="numbers of patterns")
     given.add_argument("--kappa-bar", type=float, nargs="+", help="rescaled margins")
     command.add_argument("--m", type=int, default=100, help="inputs (100)")
-    command.add_argument("--n", type=int, default=2, help="outputs (2)")
+    command.add_argument("--n", type=int, help="outputs (2; classical: 1)")
     command.add_argument("--f", type=float, default=1.0, help="sparseness of the patterns, for the information (1)")
     command.add_argument("--classical", action="store_true", help="n classical perceptrons on means instead")
     command.add_argument("--json", action="store_true", help="print JSON")
@@ -147,28 +157,31 @@ def _solve(options: argparse.Namespace) -> int:
     require(options.starts >= 1, f"-r {options.starts} is not allowed; right is at least one start")
     require(options.timeout > 0, f"--timeout {options.timeout} is not allowed; right is a positive number of seconds")
     task = _problem(options.problem)
-    chosen = {spec: solver(spec) for spec in options.solver}
+    chosen = [(spec, solver(spec)) for spec in options.solver]
+    for _, each in chosen:
+        blank(task, each)
     attempts: list[Attempt] = []
     values = ["margin", "kappa_bar", "kappa_bar_theory"] if isinstance(task, MaxMargin) else ["objective"]
-    proofs = ["bound", "gap"] if any(each.scope is not Scope.LOCAL for each in chosen.values()) else []
+    proofs = ["bound", "gap"] if any(each.scope is not Scope.LOCAL for _, each in chosen) else []
     columns = ["start", "termination", "point_status", *values, *proofs, "violation", "overlap", "iterations"]
     columns += ["build_seconds", "solve_seconds"]
-    width = max(map(len, ["solver", *chosen]))
+    width = max(map(len, ["solver", *options.solver]))
     if not options.json:
         print(f"{'solver':<{width}}", *(f"{name:>{_width(name)}}" for name in columns))
-    with Worker() as worker:
-        for spec, each in chosen.items():
-            for number in range(options.starts):
+    try:
+        with Worker() as worker:
+            for (spec, each), number in itertools.product(chosen, range(options.starts)):
                 attempt = worker.attempt(task, each, random_start(task, number), options.timeout).attempt
                 attempts.append(attempt)
                 if not options.json:
                     row = attempt.record() | {"start": number}
                     print(f"{spec:<{width}}", *(f"{_cell(row[name]):>{_width(name)}}" for name in columns))
                     if attempt.point is None:
-                        print(f"  {attempt.message}")
+                        print(f"  {attempt.message or attempt.termination.message}")
                     sys.stdout.flush()
-    if options.json:
-        print(json.dumps([attempt.record() for attempt in attempts], indent=2))
+    finally:
+        if options.json:
+            print(json.dumps([attempt.record() for attempt in attempts], indent=2))
     return DONE if any(attempt.point is not None for attempt in attempts) else FAILED
 
 
@@ -190,7 +203,8 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _theory(options: argparse.Namespace) -> int:
-    m, n = options.m, options.n
+    m, n = options.m, options.n or (1 if options.classical else 2)
+    require(m >= 1 and n >= 1, f"m={m}, n={n} is not allowed; right is at least 1")
     synapses = n * m
     if options.kappa_bar:
         kappa_bar = np.array(options.kappa_bar)
@@ -215,7 +229,8 @@ def _theory(options: argparse.Namespace) -> int:
         "information_per_synapse": theory.per_synapse(information, m, n),
     }
     if options.json:
-        rows = [dict(zip(columns, map(float, row), strict=True)) for row in zip(*columns.values(), strict=True)]
+        finite = [[float(value) if np.isfinite(value) else None for value in column] for column in columns.values()]
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*finite, strict=True)]
         print(json.dumps(rows, indent=2))
         return DONE
     print(f"{'classical' if options.classical else 'covariance'} perceptron, m={m}, n={n}; information in bits")

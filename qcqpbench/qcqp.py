@@ -108,6 +108,7 @@ class QCQP:
         linear       rows, i, values: adds value · x_i to f_row
         """
         n = variables
+        require(isinstance(n, int | np.integer) and n >= 0, f"variables={n!r} is not allowed; right is 0 or more")
         lower = locked(lower, np.float64, "lower")
         rows, i, j = (_integers(part, "index of quadratic") for part in quadratic[:3])
         _check_indices(rows, 1 + lower.size, "row of a quadratic term")

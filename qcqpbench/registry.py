@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import pkgutil
+import warnings
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
@@ -60,9 +61,15 @@ def _scan(group: str, base: Any) -> dict[str, type[Any]]:
                 raise QcqpbenchError(f"{group}.{module.name} must define one {base.__name__} named {module.name!r}")
             found[module.name] = classes[0]
     for entry in entry_points(group=group):
-        kind = entry.load()
+        try:
+            kind = entry.load()
+        except Exception as error:
+            # Somebody else's package: the rest must go on working without it.
+            warnings.warn(f"the entry point {entry.value} of {group} cannot be loaded: {error}", stacklevel=2)
+            continue
         if not _is_concrete(kind, base) or kind.name in found:
-            raise QcqpbenchError(f"the entry point {entry.value} of {group} must name a new {base.__name__}")
+            warnings.warn(f"the entry point {entry.value} of {group} names no new {base.__name__}", stacklevel=2)
+            continue
         found[kind.name] = kind
     return dict(sorted(found.items()))
 

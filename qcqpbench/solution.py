@@ -17,6 +17,7 @@ class Solution:
     termination   why it stopped
     objective     the objective (of a task: the margin) it claims for x
     bound         a bound it claims to have proved: no point is better
+    multipliers   of a task: λ ≥ 0 of the stabilities, shape (p, N), which sum to one
     message       its own words
     details       further facts by name, such as the version of a library inside
     """
@@ -26,5 +27,6 @@ class Solution:
     objective: float | None = None
     bound: float | None = None
     iterations: int | None = None
+    multipliers: NDArray[np.float64] | None = None
     message: str = ""
     details: Mapping[str, str | float] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from .errors import require
 from .maxmargin import MaxMargin
 from .qcqp import QCQP
 from .solution import Solution
@@ -63,6 +64,7 @@ class Solver(Parametrized, ABC):
     requires     modules it imports, beyond numpy and scipy; named alike where they are installed from
     extra        ``pip install qcqpbench[extra]`` brings them
     citation     whose method it is
+    (parameters that are numbers must be positive, a ``seed`` may be 0)
     tolerance    how far its points may violate a constraint, relative to max(1, |bound|)
     accuracy     how far its objective may be off a known optimum, relative to max(1, |optimum|)
     """
@@ -76,6 +78,16 @@ class Solver(Parametrized, ABC):
     citation: ClassVar[str]
     tolerance: ClassVar[float] = 1e-6
     accuracy: ClassVar[float] = 1e-6
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, value in self.parameters.items():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                right = "0 or more" if name == "seed" else "a positive number"
+                require(
+                    value > 0 or (name == "seed" and value == 0),
+                    f"{self.name}: {name}={value} is not allowed; right is {right}",
+                )
 
     @abstractmethod
     def build(self, problem: Any) -> Run:

@@ -25,7 +25,7 @@ T = TypeVar("T", bound="Parametrized")
 
 def parse(text: str) -> tuple[str, dict[str, str]]:
     """Split ``name[a=1,b=x]`` into its name and its parameters as written."""
-    shape = _SHAPE.fullmatch(text)
+    shape = _SHAPE.fullmatch(text) if isinstance(text, str) else None
     if shape is None:
         raise QcqpbenchError(f"cannot read the spec {text!r}; a spec looks like name[parameter=value,…]")
     inside = shape[2] or ""

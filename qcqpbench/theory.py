@@ -149,4 +149,5 @@ def _inverse_integral(value: Array) -> Any:
         kappa = kappa + step
         if np.all(np.abs(step) <= 1e-14 * np.maximum(1.0, np.abs(kappa))):
             break
-    return kappa[()]
+    # At capacity κ̄ is 0, and not what rounding leaves of it.
+    return np.where(np.abs(kappa) < 1e-15, 0.0, kappa)[()]

@@ -19,7 +19,7 @@ class Finding:
 
     objective            of a QCQP
     violation            of a QCQP: the largest amount by which a constraint or bound is missed
-    relative_violation   the same, each divided by max(1, |bound|)
+    relative_violation   the same, each divided by max(1, |bound|): rows of tiny coefficients want scaling beforehand
     margin, kappa_bar    of a task: κ of the unit rows, and κ/scale
     overlap              of a task: the largest |w_i·w_j|
     """

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from qcqpbench.errors import QcqpbenchError
 from qcqpbench.qcqp import QCQP
 from qcqpbench.solution import Solution
 from qcqpbench.solver import Budget, QCQPSolver, Run
@@ -73,7 +74,10 @@ class Ipopt(QCQPSolver):
                 ("warm_start_bound_push", "warm_start_slack_bound_push", "warm_start_mult_bound_push"), 1e-6
             )
         for name, value in options.items():
-            nlp.add_option(name, value)
+            try:
+                nlp.add_option(name, value)
+            except TypeError as error:
+                raise QcqpbenchError(f"ipopt: {name}={value} is not allowed; this IPOPT refuses it") from error
         version = ".".join(map(str, cyipopt.IPOPT_VERSION))
 
         def run(start: Array, budget: Budget) -> Solution:

@@ -72,6 +72,10 @@ class Pyomo(QCQPSolver):
             model = pyomo_model(problem)
 
         def run(start: Array, budget: Budget) -> Solution:
+            if problem.quadratic.nnz + problem.linear.nnz == 0:
+                # Pyomo refuses a model in which no variable appears; there every point is as good as any other.
+                x = np.clip(start, problem.x_lower, problem.x_upper)
+                return Solution(x, Termination.LOCALLY_OPTIMAL, problem.constant, iterations=0)
             set_point(model, np.clip(start, problem.x_lower, problem.x_upper))
             with load_pyomo() as pyo:
                 from pyomo.contrib.solver.common.base import LegacySolverWrapper

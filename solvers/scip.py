@@ -42,7 +42,7 @@ class Scip(QCQPSolver):
 
     gap: float = 1e-6
     feasibility_tol: float = 1e-7
-    max_nodes: int = -1
+    max_nodes: int | None = None
 
     def build(self, problem: QCQP) -> Run:
         import pyscipopt
@@ -52,7 +52,7 @@ class Scip(QCQPSolver):
         model, variables = _model(problem)
         model.setParam("limits/gap", self.gap)
         model.setParam("numerics/feastol", self.feasibility_tol)
-        model.setParam("limits/totalnodes", self.max_nodes)
+        model.setParam("limits/totalnodes", -1 if self.max_nodes is None else self.max_nodes)
 
         def run(start: Array, budget: Budget) -> Solution:
             model.freeTransform()

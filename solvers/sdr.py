@@ -26,7 +26,8 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Sdr(QCQPSolver):
-    """Replace every product x_i x_j by an entry X_ij of a matrix with [[1, xᵀ], [x, X]] ⪰ 0.
+    """Replace every product x_i x_j by an entry X_ij of a matrix with [[1, xᵀ], [x, X]] ⪰ 0; a variable with bounds
+    l ≤ x_i ≤ u gives X_ii ≤ (l + u) x_i − l u besides.
 
     The bound is computed anew from the multipliers λ, by weak duality: f_0 is at least the minimum of the Lagrangian,
     whatever λ is, so an inaccurate solve gives a looser bound, not a wrong one. Where the Lagrangian is not quite
@@ -104,7 +105,7 @@ class _Relaxation:
         import cvxpy
 
         cp: Any = cvxpy
-        self.problem = problem
+        self.problem = problem = _with_boxes_as_constraints(problem)
         self.sign = -1.0 if problem.sense == "maximize" else 1.0
         self.lifted = np.unique(problem.products)
         self.size = len(self.lifted)
@@ -159,7 +160,7 @@ class _Relaxation:
         stats = self.program.solver_stats
         self.iterations = None if stats is None or stats.num_iters is None else int(stats.num_iters)
         has_point = self.Y.value is not None and np.isfinite(self.Y.value).all()
-        self.value = float(self.program.value) if has_point else None
+        self.value = float(self.program.value) + self.sign * self.problem.constant if has_point else None
         return str(self.program.status)
 
     def bound(self) -> tuple[float, str]:
@@ -256,3 +257,32 @@ class _Relaxation:
                 covered[variables] = True
         rest = self.lifted[~covered[self.lifted]]
         return total + float(limits[rest].sum())
+
+
+def _with_boxes_as_constraints(problem: QCQP) -> QCQP:
+    """The same problem with (x_i − l)(u − x_i) ≥ 0 added for the variables in products that have two bounds."""
+    lower, upper = problem.x_lower, problem.x_upper
+    boxed = np.intersect1d(problem.products, np.flatnonzero(np.isfinite(lower) & np.isfinite(upper)))
+    rows = 1 + problem.n_constraints + np.arange(len(boxed))
+    quadratic, linear = problem.quadratic.tocoo(), problem.linear.tocoo()
+    i, j = problem.products[quadratic.col].T
+    return QCQP.from_terms(
+        problem.n_variables,
+        quadratic=(
+            np.concatenate([quadratic.row, rows]),
+            np.concatenate([i, boxed]),
+            np.concatenate([j, boxed]),
+            np.concatenate([quadratic.data, np.ones(len(boxed))]),
+        ),
+        linear=(
+            np.concatenate([linear.row, rows]),
+            np.concatenate([linear.col, boxed]),
+            np.concatenate([linear.data, -(lower[boxed] + upper[boxed])]),
+        ),
+        lower=np.concatenate([problem.lower, np.full(len(boxed), -np.inf)]),
+        upper=np.concatenate([problem.upper, -lower[boxed] * upper[boxed]]),
+        constant=problem.constant,
+        sense=problem.sense,
+        x_lower=lower,
+        x_upper=upper,
+    )

@@ -91,8 +91,10 @@ class Slsqp(QCQPSolver):
                 )
             except OutOfTime:
                 return best.solution(Termination.TIME_LIMIT)
-            termination = _TERMINATION.get(found.status, Termination.FAILED)
+            termination = _TERMINATION.get(found.get("status", 0), Termination.FAILED)
             x = found.x if termination.claims_a_solution or best.x is None else best.x
-            return Solution(x, termination, float(problem.objective(x)), iterations=found.nit, message=found.message)
+            return Solution(
+                x, termination, float(problem.objective(x)), iterations=found.get("nit", 0), message=found.message
+            )
 
         return run

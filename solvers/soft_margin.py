@@ -45,8 +45,6 @@ class SoftMargin(TaskSolver):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.eta > 0, f"eta={self.eta} is not allowed; right is a positive number")
-        require(self.rate > 0, f"rate={self.rate} is not allowed; right is a positive number")
         require(self.eta_growth > 1, f"eta_growth={self.eta_growth} is not allowed; right is more than 1")
 
     def build(self, problem: MaxMargin) -> Run:

@@ -23,7 +23,7 @@ class TrustConstr(QCQPSolver):
 
     name = "trust_constr"
     drives = "scipy.optimize.minimize, method trust-constr"
-    # It stops when the gradient is small, also while its barrier is not.
+    # It stops when the gradient is small, also while its barrier is not; then it is said to have stalled.
     accuracy = 1e-3
     citation = "Byrd, Hribar, Nocedal, SIAM J. Optim. 9 (1999) 877, doi:10.1137/S1052623497325107"
 
@@ -81,12 +81,17 @@ class TrustConstr(QCQPSolver):
                     )
             except OutOfTime:
                 return best.solution(Termination.TIME_LIMIT)
+            except ValueError as error:
+                # From inside scipy, where the objective falls without end.
+                return best.solution(Termination.FAILED, str(error))
             feasible = found.constr_violation <= self.tolerance
             termination = {0: Termination.ITERATION_LIMIT, 1: Termination.LOCALLY_OPTIMAL}.get(
                 found.status, Termination.STALLED
             )
             if not feasible and found.status != 0:
                 termination = Termination.LOCALLY_INFEASIBLE
+            elif termination.claims_a_solution and found.get("barrier_parameter", 0.0) > 100 * self.barrier_tol:
+                termination = Termination.STALLED
             x = found.x if termination.claims_a_solution or best.x is None else best.x
             return Solution(x, termination, float(problem.objective(x)), iterations=found.nit, message=found.message)
 

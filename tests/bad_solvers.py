@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +90,33 @@ class ReturnsNaN(Fine):
 class ReturnsNothing(Fine):
     def finish(self, solution: Solution, budget: Budget) -> Any:
         return None
+
+
+@dataclass(frozen=True)
+class ReturnsWrongTypes(Fine):
+    part: str = "objective"
+    name = "returns_wrong_types"
+
+    def finish(self, solution: Solution, budget: Budget) -> Solution:
+        wrong: dict[str, Any] = {"objective": "much", "details": None, "termination": "done", "iterations": "few"}
+        return replace(solution, **{self.part: wrong[self.part]})
+
+
+@dataclass(frozen=True)
+class ReturnsNumPyTypes(Fine):
+    def finish(self, solution: Solution, budget: Budget) -> Solution:
+        odd: dict[str, Any] = {
+            "iterations": np.int64(3),
+            "message": b"bytes",
+            "details": {"a": np.ones(2), "b": np.int8(1)},
+        }
+        return replace(solution, **odd)
+
+
+@dataclass(frozen=True)
+class Exits(Fine):
+    def finish(self, solution: Solution, budget: Budget) -> Solution:
+        raise SystemExit(3)
 
 
 @dataclass(frozen=True)

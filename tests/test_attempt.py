@@ -12,7 +12,7 @@ from qcqpbench.qcqp import QCQP
 from qcqpbench.solution import Solution
 from qcqpbench.solver import Budget, QCQPSolver, Run, TaskSolver
 from qcqpbench.status import PointStatus, Termination
-from tests.bad_solvers import Fine, NeedsWhatIsMissing, Raises, ReturnsNaN
+from tests.bad_solvers import Fine, NeedsWhatIsMissing, Raises, ReturnsNaN, ReturnsNumPyTypes, ReturnsWrongTypes
 
 TASK: Any = qcqpbench.problem("covariance_perceptron[m=4,p=3,seed=1,ensemble=gaussian]")
 BOXED = QCQP.from_matrices((np.eye(2), None, 0.0), x_lower=[1.0, -np.inf], x_upper=[np.inf, -2.0])
@@ -84,6 +84,19 @@ def test_failures_are_attempts(
     json.dumps(attempt.record())
 
 
+@pytest.mark.parametrize("part", ["objective", "details", "termination", "iterations"])
+def test_wrong_types_are_an_error_of_the_solver(part: str) -> None:
+    attempt = solve(TASK, ReturnsWrongTypes(part=part))
+    assert attempt.termination is Termination.ERROR
+    json.dumps(attempt.record())
+
+
+def test_types_of_numpy_become_plain() -> None:
+    record = json.loads(json.dumps(solve(TASK, ReturnsNumPyTypes()).record()))
+    assert (record["iterations"], record["message"]) == (3, "bytes")
+    assert record["details"] == {"a": "[1. 1.]", "b": 1.0}
+
+
 def test_a_record_is_json() -> None:
     record = json.loads(json.dumps(solve(TASK, Fine()).record()))
     assert record["termination"] == "finished"
@@ -100,6 +113,13 @@ def test_a_record_is_json() -> None:
         ({"solver": Fine(), "start": np.ones((3, 3))}, r"the start has shape \(3, 3\), needed: \(2, 4\)"),
         ({"solver": Fine(), "start": np.full((2, 4), np.inf)}, "not finite"),
         ({"solver": Fine(), "start": "here"}, "the start holds no numbers"),
+        ({"solver": Fine(), "start": np.zeros((2, 4))}, "a row of the start is zero"),
+        ({"solver": Fine(), "start": 1j * np.ones((2, 4))}, "the start is complex"),
+        ({"solver": None}, "cannot read the spec None"),
+        ({"solver": "slsqp[ftol=-1]"}, "slsqp: ftol=-1.0 is not allowed; right is a positive number"),
+        ({"solver": "ipopt[linear_solver=ma999]"}, "this IPOPT refuses it"),
+        ({"problem": "covariance_perceptron", "solver": Fine()}, "the problem must be a MaxMargin or a QCQP"),
+        ({"solver": Fine(), "time_limit": "5"}, "time_limit=5 is not allowed"),
         ({"solver": Fine(), "time_limit": 0}, "time_limit=0 is not allowed"),
         ({"problem": BOXED, "solver": Fine()}, "fine takes max-margin tasks; this problem is a general QCQP"),
     ],

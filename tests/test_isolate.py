@@ -1,3 +1,5 @@
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +11,7 @@ import qcqpbench
 from qcqpbench.errors import QcqpbenchError
 from qcqpbench.isolate import GRACE, Worker
 from qcqpbench.status import Termination
-from tests.bad_solvers import Fine, IgnoresTheTimeLimit, IsKilled, LeavesFiles, Prints
+from tests.bad_solvers import Exits, Fine, IgnoresTheTimeLimit, IsKilled, LeavesFiles, Prints
 
 TASK = qcqpbench.problem("covariance_perceptron[m=3,p=3,seed=1,ensemble=gaussian]")
 
@@ -42,6 +44,14 @@ def test_a_crash_costs_one_attempt(worker: Worker) -> None:
     assert worker.attempt(TASK, Fine()).attempt.termination is Termination.FINISHED
 
 
+def test_a_solver_that_exits_is_an_error(worker: Worker) -> None:
+    assert worker.attempt(TASK, Exits()).attempt.message == "SystemExit: 3"
+
+
+def test_a_limit_of_centuries_is_none(worker: Worker) -> None:
+    assert worker.attempt(TASK, Fine(), time_limit=1e300).attempt.termination is Termination.FINISHED
+
+
 def test_a_hang_is_ended_after_the_limit(worker: Worker) -> None:
     begin = time.monotonic()
     late = worker.attempt(TASK, IgnoresTheTimeLimit(), time_limit=0.5).attempt
@@ -59,6 +69,25 @@ def test_a_wrong_start_is_wrong_usage(worker: Worker) -> None:
 def test_no_process_is_left() -> None:
     with Worker() as worker:
         worker.attempt(TASK, Fine())
-        process = worker._process
-        assert process is not None and process.is_alive()
-    assert not process.is_alive()
+        process, folder = worker._process, worker._folder
+        assert process is not None and process.is_alive() and folder is not None and Path(folder.name).exists()
+    assert not process.is_alive() and not Path(folder.name).exists()
+
+
+def test_a_worker_dies_with_its_parent() -> None:
+    program = """
+import os, signal, qcqpbench
+from qcqpbench.isolate import Worker
+from tests.bad_solvers import Fine
+worker = Worker()
+worker.attempt(qcqpbench.problem("covariance_perceptron[m=3,p=3]"), Fine())
+print(worker._process.pid, flush=True)
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+    root = Path(__file__).parents[1]
+    done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=False)
+    pid = done.stdout.strip()
+    deadline = time.monotonic() + 20
+    while Path("/proc", pid).exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert pid and not Path("/proc", pid).exists()

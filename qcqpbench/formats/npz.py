@@ -81,7 +81,9 @@ def read(path: Path) -> MaxMargin | QCQP:
         raise QcqpbenchError(f"{path}: cannot be read: {error.strerror or error}") from error
     except Exception as error:
         # Whatever zipfile, NumPy and JSON raise on bytes that nobody wrote on purpose.
-        raise QcqpbenchError(f"{path}: is damaged or not a qcqpbench problem ({error})") from error
+        # NumPy advises to allow pickles, which is the last thing to do with such a file.
+        reason = "" if "pickle" in str(error) else f" ({error})"
+        raise QcqpbenchError(f"{path}: is damaged or not a qcqpbench problem{reason}") from error
     return problem
 
 
