@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import features as features
     from . import theory as theory
+    from .attempt import certify as certify
     from .attempt import random_start as random_start
     from .attempt import solve as solve
     from .errors import QcqpbenchError as QcqpbenchError
@@ -38,6 +39,7 @@ _HOME = {
     "Solution": "solution",
     "TaskSolver": "solver",
     "Termination": "status",
+    "certify": "attempt",
     "features": None,
     "formulation": "formulations",
     "problem": "registry",

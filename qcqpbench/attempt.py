@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import random
+from .certificate import Certificate, certify_margin
 from .errors import QcqpbenchError, require
 from .formulations import formulation
 from .maxmargin import MaxMargin, unit_rows
@@ -35,6 +36,7 @@ class Attempt:
     bound                            what the solver claims to have proved; of a task: a bound on the margin
     gap                              between the bound and the margin or objective, relative to the larger of them
     point                            the solver's best point: W of a task, x of a QCQP
+    multipliers                      λ of a task's stabilities, if the solver gave them
     trace                            (seconds, point) of what it reported on the way
     """
 
@@ -63,16 +65,28 @@ class Attempt:
     message: str = ""
     details: dict[str, str | float] | None = None
     point: Array | None = None
+    multipliers: Array | None = None
     trace: tuple[tuple[float, Array], ...] = ()
 
     def record(self) -> dict[str, Any]:
-        """The attempt as plain values, without the trace, for JSON."""
-        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "trace"}
+        """The attempt as plain values, without the trace and the multipliers, for JSON."""
+        left_out = ("trace", "multipliers")
+        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in left_out}
         return {
             name: str(value) if isinstance(value, Termination | PointStatus) else
             value.tolist() if isinstance(value, np.ndarray) else value
             for name, value in values.items()
         }  # fmt: skip
+
+
+def certify(task: MaxMargin, solver: str | Solver = "gip", time_limit: float = math.inf) -> Certificate:
+    """Solve a task, then bound its margin from above: how far from the optimum the point can be at the most."""
+    require(isinstance(task, MaxMargin), "certificates are for max-margin tasks; this problem is a general QCQP")
+    attempt = solve(task, solver, time_limit=time_limit)
+    require(
+        attempt.point is not None, f"{attempt.solver} found no point: {attempt.message or attempt.termination.message}"
+    )
+    return certify_margin(task, attempt.point, attempt.multipliers, time_limit)
 
 
 def random_start(problem: MaxMargin | QCQP, number: int = 0, seed: int = 0) -> Array:
@@ -247,6 +261,7 @@ def _judge(
         message=solution.message,
         details=dict(solution.details),
         point=point,
+        multipliers=solution.multipliers,
         trace=trace,
     )
 

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from . import __version__, theory
-from .attempt import Attempt, blank, random_start
+from .attempt import Attempt, blank, certify, random_start
 from .conformance import check_solver
 from .errors import QcqpbenchError, require
 from .formats import FORMATS, read, write
@@ -97,6 +97,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.add_argument("--json", action="store_true", help="print JSON")
     command.set_defaults(command=_solve)
+
+    command = commands.add_parser("certify", help="solve a task and prove how good the point is")
+    command.add_argument(
+        "problem", metavar="PROBLEM", help="a spec such as covariance_perceptron[m=100,load=0.1], or a file"
+    )
+    command.add_argument("-s", "--solver", default="gip", help="what finds the point (gip)")
+    command.add_argument(
+        "--timeout", type=float, default=math.inf, metavar="S", help="seconds for each of the two parts"
+    )
+    command.add_argument("--json", action="store_true", help="print JSON")
+    command.set_defaults(command=_certify)
 
     command = commands.add_parser("check", help="test a solver on problems with known answers")
     command.add_argument("solver", metavar="SOLVER", help="a solver's spec")
@@ -193,6 +204,21 @@ def _cell(value: Any) -> str:
     return "" if value is None else f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
+def _certify(options: argparse.Namespace) -> int:
+    task = _problem(options.problem)
+    if not isinstance(task, MaxMargin):
+        raise QcqpbenchError(f"{options.problem} is a general QCQP; certificates are for max-margin tasks")
+    proof = certify(task, options.solver, options.timeout)
+    names = ("bound", "margin", "gap", "proved_optimal", "iterations", "seconds")
+    record = {name: getattr(proof, name) for name in names}
+    if options.json:
+        print(json.dumps(record, indent=2))
+        return DONE
+    for name, value in record.items():
+        print(f"{name:<15} {_cell(value)}")
+    return DONE
+
+
 def _check(options: argparse.Namespace) -> int:
     outcomes = check_solver(options.solver)
     for outcome in outcomes:
@@ -203,8 +229,9 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _theory(options: argparse.Namespace) -> int:
-    m, n = options.m, options.n or (1 if options.classical else 2)
-    require(m >= 1 and n >= 1, f"m={m}, n={n} is not allowed; right is at least 1")
+    m, n = options.m, (1 if options.classical else 2) if options.n is None else options.n
+    for name, value in (("m", m), ("n", n)):
+        require(value >= 1, f"{name}={value} is not allowed; right is at least 1")
     synapses = n * m
     if options.kappa_bar:
         kappa_bar = np.array(options.kappa_bar)

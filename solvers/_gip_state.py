@@ -11,7 +11,7 @@ from qcqpbench.maxmargin import MaxMargin, unit_rows
 Array = NDArray[np.float64]
 
 # μ of the last path relative to the first one's.
-_SPAN = 10**-1.5
+_SPAN = 0.03
 # Times the number of stabilities, in units of the typical stability: where μ falls faster, and where float32 ends.
 _TAIL, _TAIL_SHRINK, _DOUBLE = 1e-2, 0.2, 1e-4
 # Where paths wait for the others, and how many of them then go on.
@@ -19,7 +19,7 @@ _CHOICE, _CHOSEN = 5e-2, 2
 # A path has converged at its μ when its squared Newton decrement is below this many μ.
 _DECREMENT = 10.0
 _TO_BOUNDARY, _LONGEST_STEP, _SMALLEST_STEP, _ARMIJO = 0.95, 0.5, 1e-8, 1e-4
-_SHIFTS = 60
+_SHIFTS, _LEAST_SHIFT = 60, 1e-2
 
 
 class Passes:
@@ -56,12 +56,12 @@ class Passes:
             g[:, :, k] = np.matmul(jacobian[:, :, k, i], w.reshape(b, n, m)[:, i, :, None])[..., 0]
         return jacobian.reshape(b, -1, n * m), g.reshape(b, -1)
 
-    def mixture(self, weights: Array, double: bool) -> Array:
+    def mixture(self, weights: Array, double: bool) -> NDArray[Any]:
         """Σ_r λ^r_k ζ^r_k P^r for each pair k and each row of weights (b, R), shape (b, N, m, m); one pass."""
         task, patterns = self.task, self._patterns(double)
         signed = (weights.reshape(-1, *task.labels.shape) * task.labels).swapaxes(1, 2).reshape(-1, task.p)
         mixed = signed.astype(patterns.dtype) @ patterns.reshape(task.p, -1)
-        return mixed.reshape(len(weights), -1, task.m, task.m).astype(np.float64)
+        return mixed.reshape(len(weights), -1, task.m, task.m)
 
 
 @dataclass
@@ -131,18 +131,18 @@ class Batch:
             self.chosen[best] = self.live[best] = True
             self.waiting[:] = False
 
-    def _step(self, k: int, mixture: Array) -> _Step | None:
+    def _step(self, k: int, mixture: NDArray[Any]) -> _Step | None:
         """The Newton step of a path, after μ has been lowered if the path has converged at it; None if it has ended."""
         g, t, weights = self.g[k], self.t[k], self.weights[k]
         slack = g - t
         slopes = self._tangent_slopes(k)
         dtype = slopes.dtype
         scaled = slopes * np.sqrt(weights / slack).astype(dtype)[:, None]
-        H = (scaled.T @ scaled).astype(np.float64)
-        gradient = self._add_curvature(H, self.W[k], mixture)
+        H = scaled.T @ scaled
+        gradient = self._add_curvature(H, self.W[k].astype(dtype), mixture)
         balance = 1.0 - float(weights.sum())
-        parts = (np.abs(gradient).max() / self.unit, abs(balance), (weights * slack).max() / self.unit)
-        self.residual[k] = max(parts)
+        parts = (float(np.abs(gradient).max()), abs(balance) * self.unit, float((weights * slack).max()))
+        self.residual[k] = max(parts) / self.unit
         factor = self._factor(k, H)
         if factor is None:
             self._give_up(k)
@@ -151,9 +151,10 @@ class Batch:
         def newton(mu: float) -> tuple[Array, Array]:
             from scipy.linalg import lapack
 
-            right = ((mu / slack).astype(dtype) @ slopes).astype(np.float64)
+            right = (mu / slack).astype(dtype) @ slopes
             right[-1] += 1.0
-            return right, lapack.dpotrs(factor, right, lower=1)[0]
+            potrs = lapack.dpotrs if dtype == np.float64 else lapack.spotrs
+            return right.astype(np.float64), potrs(factor, right, lower=1)[0].astype(np.float64)
 
         mu = float(self.mu[k])
         right, v = newton(mu)
@@ -201,11 +202,12 @@ class Batch:
         slopes[:, :-1] += jacobian
         return slopes
 
-    def _add_curvature(self, H: Array, W: Array, mixture: Array) -> Array:
-        """Add the Lagrangian's Hessian on the tangent space to H, fill up its normal space; returns ∂(λ·g)/∂W there."""
+    def _add_curvature(self, H: NDArray[Any], W: NDArray[Any], mixture: NDArray[Any]) -> NDArray[Any]:
+        """Add the Lagrangian's Hessian on the tangent space to H's upper triangle and fill up its normal space; returns
+        ∂(λ·g)/∂W on the tangent space."""
         n, m = W.shape
         blocks = [slice(i * m, (i + 1) * m) for i in range(n)]
-        gradient = np.zeros((n, m))
+        gradient = np.zeros((n, m), dtype=H.dtype)
         for M, i, j in zip(mixture, *self.passes.task.pairs, strict=True):
             left, right = M @ W[j], W[i] @ M
             gradient[i] += left
@@ -213,7 +215,6 @@ class Batch:
             tangent = M - np.outer(W[i], right - (W[i] @ left) * W[j])
             tangent -= np.outer(left, W[j])
             H[blocks[i], blocks[j]] -= tangent
-            H[blocks[j], blocks[i]] -= tangent.T
         normal = np.sum(gradient * W, axis=1)
         diagonal = H.reshape(-1)[: n * m * (n * m + 2) : n * m + 2]
         diagonal += np.repeat(normal, m)
@@ -222,21 +223,23 @@ class Batch:
             H[block, block] += (fill - normal[i]) * np.outer(W[i], W[i])
         return gradient - normal[:, None] * W
 
-    def _factor(self, k: int, H: Array) -> Array | None:
+    def _factor(self, k: int, H: NDArray[Any]) -> NDArray[Any] | None:
         """A Cholesky factor of H, shifted on W's part until there is one; the search begins near the last shift."""
         from scipy.linalg import lapack
 
         size = len(H)
-        least = max(1e-4 * self.unit, float(self.shift[k]) / 8)
-        shift = 0.0
+        least = _LEAST_SHIFT * self.unit
+        shift = float(self.shift[k]) / 3 if self.shift[k] > 3 * least else 0.0
+        potrf = lapack.dpotrf if H.dtype == np.float64 else lapack.spotrf
         for _ in range(_SHIFTS):
             shifted = H.copy()
             shifted.reshape(-1)[: (size - 1) * (size + 1) : size + 1] += shift
-            factor, info = lapack.dpotrf(shifted.T, lower=1, overwrite_a=1, clean=0)
+            # Of the transpose, which LAPACK takes without a copy: the lower triangle is H's upper one.
+            factor, info = potrf(shifted.T, lower=1, overwrite_a=1, clean=0)
             if info == 0:
                 self.shift[k] = shift
                 return factor
-            shift = max(least, 4 * shift)
+            shift = max(least, 3 * shift)
         return None
 
     def _try(self, steps: dict[int, _Step]) -> None:

@@ -35,7 +35,7 @@ class Gip(TaskSolver):
     drives = "a graduated interior-point method in NumPy and LAPACK"
     citation = "qcqpbench, docs/gip.md"
 
-    starts: int = 4
+    starts: int = 8
     mu0: float = 5.0
     shrink: float = 0.6
     tol: float = 1e-9

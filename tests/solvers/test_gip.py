@@ -1,0 +1,80 @@
+import numpy as np
+import pytest
+
+import qcqpbench
+from qcqpbench.attempt import random_start, solve
+from qcqpbench.certificate import certify_margin
+from qcqpbench.maxmargin import MaxMargin
+from qcqpbench.registry import solver
+from qcqpbench.solver import Budget
+from qcqpbench.status import Termination
+from tests.conftest import MakeTask
+
+
+@pytest.mark.parametrize("spec", ["m=20,p=30", "m=12,p=40,n=3", "m=15,p=60,ensemble=gaussian", "m=10,p=80,n=4"])
+def test_kkt_conditions_hold(spec: str) -> None:
+    """Recomputed from the point and the multipliers: Σλ = 1, complementarity, and no direction on the spheres to go."""
+    task = qcqpbench.problem(f"covariance_perceptron[{spec},seed=5]")
+    assert isinstance(task, MaxMargin)
+    found = solver("gip").build(task)(random_start(task), Budget())
+    assert found.termination is Termination.LOCALLY_OPTIMAL and found.x is not None and found.multipliers is not None
+    W, weights = found.x, found.multipliers
+    stabilities = task.stabilities(W)
+    assert weights.min() >= 0 and weights.sum() == pytest.approx(1)
+    assert (weights * (stabilities - stabilities.min())).max() < 1e-8
+    gradient = task.stability_gradient(W, weights)
+    tangent = gradient - np.sum(gradient * W, axis=1, keepdims=True) * W
+    assert np.abs(tangent).max() < 1e-8 * task.scale * 10
+    assert np.linalg.norm(W, axis=1) == pytest.approx(1)
+
+
+def test_no_small_step_is_better() -> None:
+    task = qcqpbench.problem("covariance_perceptron[m=10,p=15,seed=2]")
+    assert isinstance(task, MaxMargin)
+    attempt = solve(task, "gip")
+    assert attempt.point is not None and attempt.margin is not None
+    steps = np.random.default_rng(0).normal(size=(2000, *attempt.point.shape)) * 1e-4
+    near = attempt.point + steps
+    near /= np.linalg.norm(near, axis=-1, keepdims=True)
+    assert task.margin(near).max() <= attempt.margin + 1e-9
+
+
+@pytest.mark.parametrize("precision", ["mixed", "double"])
+def test_precisions_and_paths_agree_with_ipopt(precision: str) -> None:
+    task = qcqpbench.problem("covariance_perceptron[m=30,load=0.25,seed=1]")
+    best = max(solve(task, "ipopt", random_start(task, k)).margin or -np.inf for k in range(5))
+    assert solve(task, f"gip[precision={precision}]").margin == pytest.approx(best, rel=1e-6)
+
+
+def odd_tasks(make_task: MakeTask, seed: int) -> MaxMargin:
+    """Small tasks of all kinds: duplicates, contradictions, zero patterns, rank one, symmetric or not, any scale."""
+    rng = np.random.default_rng(seed)
+    p, m, n = rng.integers(1, 61), rng.integers(2, 13), rng.integers(2, 5)
+    task = make_task(p=int(p), m=int(m), n=int(n), seed=seed, zeros=float(rng.choice([0.0, 0.8])))
+    patterns, labels = task.patterns.copy(), task.labels.copy()
+    match seed % 6:
+        case 1:
+            patterns[: p // 2] = patterns[0]
+        case 2:
+            patterns[-1], labels[-1] = patterns[0], -labels[0]
+        case 3:
+            patterns[: 1 + p // 2] = 0.0
+        case 4:
+            x = rng.choice([-1.0, 1.0], (p, m))
+            patterns = x[:, :, None] * x[:, None, :]
+        case 5:
+            patterns += patterns.swapaxes(1, 2)
+    scale = 10.0 ** rng.integers(-8, 9)
+    return MaxMargin(patterns * scale, labels, scale=scale)
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_odd_tasks(make_task: MakeTask, block: int) -> None:
+    for seed in range(20 * block, 20 * (block + 1)):
+        task = odd_tasks(make_task, seed)
+        attempt = solve(task, "gip[starts=3]", time_limit=20)
+        assert attempt.termination is not Termination.ERROR, (seed, attempt.message)
+        assert attempt.margin is not None and np.isfinite(attempt.margin), seed
+        assert attempt.margin >= float(task.margin(random_start(task))) - 1e-9 * task.scale, seed
+        proof = certify_margin(task, attempt.point, attempt.multipliers, time_limit=5, tol=1e-2)
+        assert proof.bound >= attempt.margin - 1e-12 * abs(attempt.margin), seed

@@ -1,0 +1,62 @@
+from typing import Any
+
+import numpy as np
+import pytest
+
+import qcqpbench
+from qcqpbench.attempt import certify, solve
+from qcqpbench.certificate import certify_margin, dual_matrix
+from qcqpbench.errors import QcqpbenchError
+from qcqpbench.maxmargin import MaxMargin, unit_rows
+from tests.conftest import MakeTask
+
+
+def test_one_pattern_is_proved_optimal() -> None:
+    pattern = np.array([[[2.0, 1.0, 0.0], [-1.0, 1.0, 0.5], [0.0, 1.0, 1.0]]])
+    proof = certify(MaxMargin(pattern, np.ones((1, 1), dtype=np.int8)))
+    assert proof.bound == pytest.approx(np.linalg.norm(pattern[0], 2), rel=1e-9)
+    assert proof.proved_optimal
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+@pytest.mark.parametrize("seed", range(4))
+def test_any_multipliers_give_a_bound(make_task: MakeTask, n: int, seed: int) -> None:
+    """No W of many random ones, nor one that a solver found, beats the bound; the bound is what λ and y prove."""
+    task = make_task(p=6, m=4, n=n, seed=seed)
+    rng = np.random.default_rng(seed)
+    given = rng.dirichlet(np.ones(task.labels.size)).reshape(task.labels.shape)
+    proof = certify_margin(task, multipliers=given)
+    best = max(float(task.margin(unit_rows(rng.normal(size=(500, n, 4)))).max()), solve(task, "gip").margin or -np.inf)
+    assert proof.bound >= best
+    S = dual_matrix(task, proof.multipliers)
+    assert proof.multipliers.min() >= 0 and proof.multipliers.sum() == pytest.approx(1)
+    top = np.linalg.eigvalsh(S - np.diag(np.repeat(proof.offsets, task.m)))[-1]
+    assert proof.bound == pytest.approx(0.5 * proof.offsets.sum() + 0.5 * n * max(0.0, top), abs=1e-9)
+
+
+@pytest.mark.parametrize("spec", ["m=3,p=4,seed=1", "m=3,p=5,seed=2", "m=2,n=3,p=3,seed=1", "m=3,p=12,seed=4"])
+def test_bound_optimum_and_margin_are_in_order(spec: str) -> None:
+    task = qcqpbench.problem(f"covariance_perceptron[{spec},ensemble=gaussian]")
+    assert isinstance(task, MaxMargin)
+    optimum = solve(task, "scip", time_limit=60)
+    proof = certify(task)
+    assert optimum.bound is not None and optimum.margin is not None and proof.margin is not None
+    assert proof.bound >= optimum.margin - 1e-7
+    assert optimum.bound >= proof.margin - 1e-7
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_the_bound_is_that_of_the_semidefinite_relaxation(n: int) -> None:
+    task = qcqpbench.problem(f"covariance_perceptron[m=10,n={n},p=12,seed=3]")
+    assert isinstance(task, MaxMargin)
+    relaxed = solve(task, "sdr[solver=CLARABEL,tol=1e-9]")
+    assert certify(task).bound == pytest.approx(relaxed.bound, rel=1e-3)
+
+
+def test_what_is_wrong() -> None:
+    task: Any = qcqpbench.problem("covariance_perceptron[m=3,p=4]")
+    other: Any = qcqpbench.problem("classical_perceptron[m=3,p=4]")
+    with pytest.raises(QcqpbenchError, match="multipliers have shape"):
+        certify_margin(task, multipliers=np.ones(3))
+    with pytest.raises(QcqpbenchError, match="certificates are for max-margin tasks"):
+        certify(other)
