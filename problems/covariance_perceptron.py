@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from qcqpbench import random, theory
 from qcqpbench.errors import require
-from qcqpbench.family import Family, pattern_count, room
+from qcqpbench.family import TaskFamily, room
 from qcqpbench.maxmargin import MaxMargin
 from qcqpbench.metadata import Metadata
 
@@ -16,7 +16,7 @@ _CHUNK = 4
 
 
 @dataclass(frozen=True)
-class CovariancePerceptron(Family):
+class CovariancePerceptron(TaskFamily):
     """p patterns P^r of m inputs, labels ±1 with probability ½ for each pair of n outputs.
 
     ensemble=paper      P = 1 + χ, χ symmetric with zero diagonal, χ_kl = ±c with probability f/2 each, else 0.
@@ -40,38 +40,26 @@ class CovariancePerceptron(Family):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.m >= 2, f"m={self.m} is not allowed; a covariance needs at least 2 inputs")
-        require(self.n >= 2, f"n={self.n} is not allowed; a covariance needs at least 2 outputs")
         require(0 < self.f <= 1, f"f={self.f} is not allowed; right is 0 < f <= 1")
-        require(self.seed >= 0, f"seed={self.seed} is not allowed; right is a whole number from 0 up")
         if self.c is None:
             # A spectral radius of at most 2c√(fm) → c < 1/(2√(fm)); the 1 leaves room for fluctuations at small m.
             psd = 1 / (2 * (1 + np.sqrt(self.f * self.m)))
             object.__setattr__(self, "c", float(psd) if self.ensemble == "psd" else 0.5)
         require(0 < (self.c or 0) < np.inf, f"c={self.c} is not allowed; right is a positive number")
-        if self.load is None and self.p is None:
-            object.__setattr__(self, "load", 1.0)
-        self._pattern_count()
-
-    def _pattern_count(self) -> int:
-        labels = self.n * (self.n - 1) // 2
-        return pattern_count(self.load, self.p, self.n * self.m, self.m**2 + labels)
 
     def generate(self) -> MaxMargin:
         assert self.c is not None
-        p = self._pattern_count()
-        pairs = self.n * (self.n - 1) // 2
+        p = self.pattern_count()
         if self.ensemble == "gaussian":
             bits = random.stream(self.seed, "patterns")
             patterns = random.normals(bits, room(p, self.m, self.m), np.sqrt(self.f) * self.c)
         else:
             patterns = self._identity_plus_sparse(p, self.c)
         patterns.flags.writeable = False
-        labels = random.signs(random.stream(self.seed, "labels"), p * pairs).reshape(p, pairs)
         kappa_bar = float(theory.covariance_kappa_bar(p, self.m, self.n))
         task = MaxMargin(
             patterns=patterns,
-            labels=labels,
+            labels=self.labels(),
             scale=float(np.sqrt(self.f) * self.c),
             metadata=Metadata(spec=self.spec, seed=self.seed, notes={"kappa_bar_theory": kappa_bar}),
             trusted=True,

@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from . import random
 from .errors import QcqpbenchError, require
 from .maxmargin import MaxMargin
 from .qcqp import QCQP
@@ -28,6 +29,38 @@ class Family(Parametrized, ABC):
     @abstractmethod
     def generate(self) -> MaxMargin | QCQP:
         """Make the problem."""
+
+
+class TaskFamily(Family):
+    """A family of max-margin tasks: p patterns of m inputs, labels for the pairs of n outputs.
+
+    A dataclass derived from it declares the fields m, n, load, p and seed; load is P̂ = p/(nm), 1 if neither it nor p is
+    given.
+    """
+
+    m: int
+    n: int
+    load: float | None
+    p: int | None
+    seed: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.m >= 2, f"m={self.m} is not allowed; a covariance needs at least 2 inputs")
+        require(self.n >= 2, f"n={self.n} is not allowed; a covariance needs at least 2 outputs")
+        require(self.seed >= 0, f"seed={self.seed} is not allowed; right is a whole number from 0 up")
+        if self.load is None and self.p is None:
+            object.__setattr__(self, "load", 1.0)
+        self.pattern_count()
+
+    def pattern_count(self) -> int:
+        labels = self.n * (self.n - 1) // 2
+        return pattern_count(self.load, self.p, self.n * self.m, self.m**2 + labels)
+
+    def labels(self) -> NDArray[np.int8]:
+        """±1 with probability ½ each, shape (p, n(n−1)/2)."""
+        shape = self.pattern_count(), self.n * (self.n - 1) // 2
+        return random.signs(random.stream(self.seed, "labels"), shape[0] * shape[1]).reshape(shape)
 
 
 def pattern_count(load: float | None, p: int | None, synapses: int, pattern_size: int) -> int:
