@@ -141,9 +141,10 @@ def solve(
         solution = run(point, budget)
         clocks.append(_clocks())
         solution = _plain(solution)
-    except QcqpbenchError:
-        raise
     except Exception as error:
+        if isinstance(error, QcqpbenchError) and len(clocks) == 1:
+            # Still building: its parameters are wrong.
+            raise
         clocks.append(_clocks())
         solution = Solution(None, Termination.ERROR, message=describe_error(error))
     build, *rest = [after[0] - before[0] for before, after in pairwise(clocks)]

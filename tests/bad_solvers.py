@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from qcqpbench.errors import QcqpbenchError
 from qcqpbench.maxmargin import MaxMargin
 from qcqpbench.qcqp import QCQP
 from qcqpbench.solution import Solution
@@ -111,6 +112,12 @@ class ReturnsNumPyTypes(Fine):
             "details": {"a": np.ones(2), "b": np.int8(1)},
         }
         return replace(solution, **odd)
+
+
+@dataclass(frozen=True)
+class RaisesOurError(Fine):
+    def finish(self, solution: Solution, budget: Budget) -> Solution:
+        raise QcqpbenchError("from inside a run")
 
 
 @dataclass(frozen=True)

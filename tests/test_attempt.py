@@ -12,7 +12,15 @@ from qcqpbench.qcqp import QCQP
 from qcqpbench.solution import Solution
 from qcqpbench.solver import Budget, QCQPSolver, Run, TaskSolver
 from qcqpbench.status import PointStatus, Termination
-from tests.bad_solvers import Fine, NeedsWhatIsMissing, Raises, ReturnsNaN, ReturnsNumPyTypes, ReturnsWrongTypes
+from tests.bad_solvers import (
+    Fine,
+    NeedsWhatIsMissing,
+    Raises,
+    RaisesOurError,
+    ReturnsNaN,
+    ReturnsNumPyTypes,
+    ReturnsWrongTypes,
+)
 
 TASK: Any = qcqpbench.problem("covariance_perceptron[m=4,p=3,seed=1,ensemble=gaussian]")
 BOXED = QCQP.from_matrices((np.eye(2), None, 0.0), x_lower=[1.0, -np.inf], x_upper=[np.inf, -2.0])
@@ -71,6 +79,7 @@ def test_the_start_of_a_problem_comes_first() -> None:
     ("solver", "termination", "point_status", "message"),
     [
         (Raises(), Termination.ERROR, PointStatus.NONE, "KeyError: 'my own'"),
+        (RaisesOurError(), Termination.ERROR, PointStatus.NONE, "QcqpbenchError: from inside a run"),
         (ReturnsNaN(), Termination.LOCALLY_OPTIMAL, PointStatus.INVALID, ""),
         (NeedsWhatIsMissing(), Termination.SKIPPED, PointStatus.NONE, "a_package_nobody_has missing: pip install"),
     ],
