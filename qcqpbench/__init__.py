@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from .attempt import certify as certify
     from .attempt import random_start as random_start
     from .attempt import solve as solve
+    from .conformance import check_family as check_family
+    from .conformance import check_solver as check_solver
     from .errors import QcqpbenchError as QcqpbenchError
     from .formats import read as read
     from .formats import write as write
@@ -40,6 +42,8 @@ _HOME = {
     "TaskSolver": "solver",
     "Termination": "status",
     "certify": "attempt",
+    "check_family": "conformance",
+    "check_solver": "conformance",
     "features": None,
     "formulation": "formulations",
     "problem": "registry",
