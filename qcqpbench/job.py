@@ -6,6 +6,10 @@ import math
 from dataclasses import asdict, dataclass
 
 from .attempt import Attempt
+from .formats import FORMATS, read
+from .maxmargin import MaxMargin
+from .qcqp import QCQP
+from .registry import problem as named_problem
 
 
 @dataclass(frozen=True)
@@ -55,3 +59,12 @@ class Outcome:
     output: str = ""
     worker: str = ""
     begun: float = 0.0
+
+
+def load_problem(problem: str) -> MaxMargin | QCQP:
+    """The problem of a spec or a file, as in `Job.problem`: what has a known file suffix is a file."""
+    return read(problem) if is_file(problem) else named_problem(problem)
+
+
+def is_file(problem: str) -> bool:
+    return problem.endswith(tuple(FORMATS))

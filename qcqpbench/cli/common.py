@@ -2,17 +2,11 @@
 
 from typing import Any
 
-from ..formats import FORMATS, read
-from ..maxmargin import MaxMargin
-from ..qcqp import QCQP
-from ..registry import problem
+from ..job import load_problem as problem_of
+
+__all__ = ["DONE", "FAILED", "INTERRUPTED", "USAGE", "cell", "problem_of", "width"]
 
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
-
-
-def problem_of(text: str) -> MaxMargin | QCQP:
-    """A problem from a spec or a file: what has a known file suffix is a file."""
-    return read(text) if text.endswith(tuple(FORMATS)) and "[" not in text else problem(text)
 
 
 def width(column: str) -> int:
