@@ -1,0 +1,209 @@
+"""A results file as SQLite sees it: its schema, how it is made, opened, migrated and locked."""
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from .errors import QcqpbenchError, require
+
+# "qcqp", at offset 68 of the file.
+APPLICATION_ID = 0x71637170
+
+# Each entry takes a file from the schema of its position to the next. Files of every schema are out there: only append.
+MIGRATIONS: list[tuple[str, ...]] = [
+    (
+        """CREATE TABLE invocation (
+            id INTEGER PRIMARY KEY, uid TEXT NOT NULL UNIQUE, command TEXT NOT NULL, begun REAL NOT NULL,
+            machine TEXT NOT NULL
+        )""",
+        # (invocation, number) names a run in whatever file it is merged into.
+        """CREATE TABLE run (
+            id INTEGER PRIMARY KEY, invocation INTEGER NOT NULL REFERENCES invocation, number INTEGER NOT NULL,
+            key TEXT NOT NULL, worker TEXT NOT NULL, begun REAL NOT NULL,
+            problem TEXT NOT NULL, problem_id TEXT NOT NULL, solver TEXT NOT NULL, version TEXT NOT NULL,
+            formulation TEXT, start INTEGER NOT NULL, seed INTEGER NOT NULL,
+            time_limit REAL, memory_limit INTEGER, threads INTEGER NOT NULL,
+            termination TEXT NOT NULL, point_status TEXT NOT NULL,
+            margin REAL, kappa_bar REAL, kappa_bar_theory REAL,
+            objective REAL, violation REAL, relative_violation REAL, overlap REAL,
+            bound REAL, gap REAL, claimed_objective REAL, iterations INTEGER,
+            build_seconds REAL, solve_seconds REAL, cpu_seconds REAL, peak_memory_bytes INTEGER,
+            message TEXT NOT NULL, details TEXT,
+            UNIQUE (invocation, number)
+        )""",
+        "CREATE INDEX run_by_key ON run (key, begun, termination)",
+        "CREATE INDEX run_by_problem ON run (problem_id, solver, start)",
+        """CREATE TABLE payload (
+            run INTEGER PRIMARY KEY REFERENCES run, output TEXT NOT NULL, point BLOB, multipliers BLOB, trace BLOB
+        )""",
+        """CREATE VIEW latest AS SELECT * FROM run WHERE id IN (
+            SELECT id FROM (
+                SELECT id, row_number() OVER (
+                    PARTITION BY key ORDER BY termination = 'skipped', begun DESC, id DESC
+                ) AS place FROM run
+            ) WHERE place = 1
+        ) AND (termination <> 'skipped' OR NOT EXISTS (
+            SELECT 1 FROM run AS other WHERE other.problem_id = run.problem_id AND other.solver = run.solver
+            AND other.start = run.start AND other.seed = run.seed AND other.threads = run.threads
+            AND other.time_limit IS run.time_limit AND other.memory_limit IS run.memory_limit
+            AND (other.termination <> 'skipped' OR (other.begun, other.id) > (run.begun, run.id))
+        ))""",
+    ),
+]
+
+
+@contextlib.contextmanager
+def open_database(path: Path, write: bool) -> Iterator[sqlite3.Connection]:
+    """A connection to a results file, brought to the newest schema; to write, the file is made if it is missing.
+
+    There is one writer at a time; readers may read meanwhile. What is no results file is refused and left as it is.
+    """
+    with contextlib.ExitStack() as stack:
+        with one_line(path):
+            _examine(path, missing_is_fine=write)
+            if write:
+                stack.enter_context(_only_writer(path))
+                if not path.exists():
+                    _create(path)
+                _check_pages(path)
+            connection = stack.enter_context(contextlib.closing(_connect(path, write)))
+            if _schema(connection) < len(MIGRATIONS):
+                with contextlib.nullcontext() if write else _only_writer(path):
+                    connection.execute("PRAGMA query_only = OFF")
+                    _migrate(connection)
+            connection.execute(f"PRAGMA query_only = {'OFF' if write else 'ON'}")
+        yield connection
+
+
+def reading(path: Path) -> str:
+    """The address of a results file for SQLite, to read from it."""
+    if os.access(path, os.W_OK) and os.access(path.absolute().parent, os.W_OK):
+        # Opened for writing all the same: SQLite then clears away what it makes beside the file.
+        return _uri(path, "mode=rw")
+    return _uri(path, "mode=ro" if _has_wal(path) else "mode=ro&immutable=1")
+
+
+@contextlib.contextmanager
+def one_line(path: Path) -> Iterator[None]:
+    """What SQLite and the system say of a file as an error of ours."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        kind = getattr(error, "sqlite_errorname", "")
+        if kind == "SQLITE_FULL" or kind.startswith("SQLITE_IOERR"):
+            reason = f"cannot be written: {error}; the rows before are safe, so make room and run again"
+        elif kind.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
+            reason = f"is damaged, or no qcqpbench results file ({error})"
+        else:
+            reason = f"cannot be used: {error}"
+        raise QcqpbenchError(f"{path}: {reason}") from error
+    except OSError as error:
+        raise QcqpbenchError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def _uri(path: Path, options: str) -> str:
+    return f"{path.absolute().as_uri()}?{options}"
+
+
+def _wal(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
+
+
+def _has_wal(path: Path) -> bool:
+    wal = _wal(path)
+    return wal.exists() and wal.stat().st_size > 0
+
+
+def _connect(path: Path, write: bool) -> sqlite3.Connection:
+    address = _uri(path, "mode=rw") if write else reading(path)
+    connection = sqlite3.connect(address, uri=True, isolation_level=None, timeout=30)
+    # Without a sync for each row: what is committed outlives this process, however it ends, and a power cut costs
+    # the last rows but never the file. Those runs are then run again.
+    connection.execute("PRAGMA synchronous = NORMAL")
+    return connection
+
+
+def _examine(path: Path, missing_is_fine: bool) -> None:
+    """Refuse what is no results file, and leave it as it is: SQLite reads it as if nobody could write to it."""
+    require(not path.is_dir(), f"{path}: is a folder, not a results file")
+    if not path.exists():
+        require(missing_is_fine, f"{path}: no such file")
+        require(
+            not _wal(path).exists(), f"{_wal(path)}: belongs to a {path.name} that is gone; put it back, or move both"
+        )
+        return
+    require(path.is_file() and path.stat().st_size > 0, f"{path}: is no qcqpbench results file")
+    with contextlib.closing(sqlite3.connect(_uri(path, "mode=ro&immutable=1"), uri=True)) as connection:
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        require(application == APPLICATION_ID, f"{path}: is no qcqpbench results file")
+        schema, known = _schema(connection), len(MIGRATIONS)
+        require(schema <= known, f"{path}: has schema {schema}, this qcqpbench reads up to {known}: update it")
+        pages, size = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
+        complete = _has_wal(path) or path.stat().st_size >= pages * size
+        require(schema >= 1 and complete, f"{path}: is damaged: its end is missing")
+
+
+def _check_pages(path: Path) -> None:
+    """Refuse to add to a damaged file. It is read as in `_examine`, unless rows of a killed process wait beside it."""
+    options = "mode=rw" if _has_wal(path) else "mode=ro&immutable=1"
+    with contextlib.closing(sqlite3.connect(_uri(path, options), uri=True)) as connection:
+        (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    require(found == "ok", f"{path}: is damaged: {found}")
+
+
+def _create(path: Path) -> None:
+    """Make an empty results file, which appears whole or not at all."""
+    part = path.with_name(f".{path.name}.part")
+    part.unlink(missing_ok=True)
+    try:
+        with contextlib.closing(sqlite3.connect(part, isolation_level=None)) as connection:
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            _migrate(connection)
+            connection.execute("PRAGMA journal_mode = WAL")
+        part.replace(path)
+    finally:
+        for leftover in path.parent.glob(f"{part.name}*"):
+            leftover.unlink()
+
+
+def _schema(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    for statements in MIGRATIONS[_schema(connection) :]:
+        for statement in statements:
+            connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+    connection.execute("COMMIT")
+
+
+@contextlib.contextmanager
+def _only_writer(path: Path) -> Iterator[None]:
+    """Hold the lock of the one who may write. It dies with the process; a file that is left behind locks nobody out."""
+    name = path.with_name(f"{path.name}-lock")
+    while True:
+        with name.open("a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                who = file.read(20).strip() or "?"
+                raise QcqpbenchError(
+                    f"{path}: process {who} is writing to it; wait until it is done, or name another file"
+                ) from None
+            if not (name.exists() and os.path.samestat(name.stat(), os.fstat(file.fileno()))):
+                # Its last owner removed it between our opening and our locking it.
+                continue
+            file.truncate(0)
+            file.write(f"{os.getpid()}\n")
+            file.flush()
+            try:
+                yield
+            finally:
+                name.unlink(missing_ok=True)
+            return
