@@ -3,7 +3,7 @@
 import math
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any
@@ -19,11 +19,13 @@ from .maxmargin import MaxMargin, unit_rows
 from .qcqp import QCQP
 from .registry import solver as named_solver
 from .solution import Solution
-from .solver import Budget, QCQPSolver, Solver
+from .solver import Budget, QCQPSolver, Solver, Watch
 from .status import Availability, PointStatus, Termination
 from .verify import Finding, verify
 
 Array = NDArray[np.float64]
+# To verify all that a killed run has reported could take longer than the run.
+_LAST_POINTS = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,12 +109,12 @@ def solve(
     start: ArrayLike | None = None,
     time_limit: float = math.inf,
     threads: int = 1,
-    on_entry: Callable[[], None] = lambda: None,
+    watch: Watch | None = None,
 ) -> Attempt:
     """Run a solver once on a problem, in this process, and verify what it returns.
 
-    start      W (n, m) of a task, x of a QCQP; by default random_start(problem)
-    on_entry   called when the solver itself begins, after the problem is built
+    start   W (n, m) of a task, x of a QCQP; by default random_start(problem)
+    watch   is told when the solver begins, reports and ends
 
     A solver that is missing, raises or returns nonsense gives an attempt that says so; only wrong usage raises.
     """
@@ -128,6 +130,7 @@ def solve(
         return replace(attempt, termination=Termination.SKIPPED, message=reason)
 
     seen: MaxMargin | QCQP = problem
+    watch = watch or Watch()
     budget = Budget(time_limit, threads)
     clocks: list[tuple[float, float]] = [_clocks()]
     try:
@@ -136,17 +139,20 @@ def solve(
             seen, point = form.encode(problem), form.encode_start(problem, point)
         run = solver.build(seen)
         clocks.append(_clocks())
-        on_entry()
-        budget = Budget(time_limit, threads)
+        watch.entered()
+        budget = Budget(time_limit, threads, watch)
         solution = run(point, budget)
         clocks.append(_clocks())
+        watch.left()
         solution = _plain(solution)
     except Exception as error:
         if isinstance(error, QcqpbenchError) and len(clocks) == 1:
             # Still building: its parameters are wrong.
             raise
         clocks.append(_clocks())
-        solution = Solution(None, Termination.ERROR, message=describe_error(error))
+        watch.left()
+        kind = Termination.MEMORY_LIMIT if isinstance(error, MemoryError) else Termination.ERROR
+        solution = Solution(None, kind, message=describe_error(error))
     build, *rest = [after[0] - before[0] for before, after in pairwise(clocks)]
     return _judge(
         replace(
@@ -162,6 +168,38 @@ def solve(
         solution,
         budget,
     )
+
+
+def judge_reported(
+    problem: MaxMargin | QCQP,
+    solver: Solver,
+    trace: Sequence[tuple[float, Array]],
+    termination: Termination,
+    message: str,
+) -> Attempt:
+    """The attempt of a run that was ended from outside: its point is the best of the last that it reported."""
+    attempt = blank(problem, solver)
+    seen: MaxMargin | QCQP = problem
+    if isinstance(problem, MaxMargin) and isinstance(solver, QCQPSolver):
+        seen = formulation(solver.formulation).encode(problem)
+    shape = (seen.n, seen.m) if isinstance(seen, MaxMargin) else (seen.n_variables,)
+    budget = Budget()
+    budget.trace = [(seconds, x.reshape(shape)) for seconds, x in trace if x.size == math.prod(shape)]
+    points = [x for _, x in budget.trace[-_LAST_POINTS:]]
+    best = max(points, key=lambda x: _worth(seen, x, solver.tolerance), default=None)
+    return _judge(attempt, problem, seen, solver, Solution(best, termination, message=message), budget)
+
+
+def _worth(problem: MaxMargin | QCQP, x: Array, tolerance: float) -> tuple[float, float]:
+    """Sorts points: first by how little they violate beyond the tolerance, then by their margin or objective."""
+    found = verify(problem, x, tolerance)
+    if found.point_status is PointStatus.INVALID:
+        return -math.inf, 0.0
+    if isinstance(problem, MaxMargin):
+        return 0.0, found.margin or 0.0
+    value = found.objective or 0.0
+    beyond = max(0.0, (found.relative_violation or 0.0) - tolerance)
+    return -beyond, value if problem.sense == "maximize" else -value
 
 
 def describe_error(error: BaseException) -> str:

@@ -1,37 +1,62 @@
-"""One run in its own process: a solver may print, crash or hang there and harm nothing here."""
+"""One run in its own process: a solver may print, crash, hang or take all memory there and harm nothing here.
+
+Between us and the worker, which runs the solver and is reused, stands a keeper, which ends it when it must.
+
+time      the keeper kills the worker GRACE seconds after the deadline, which counts from the solver's entry. Building
+          the problem has the same time, at least BUILD_SECONDS, counted apart.
+memory    the keeper looks at the memory in use by the worker and its children 20 times a second; RLIMIT_DATA at twice
+          the limit stops what would come faster. Not RLIMIT_AS: libraries reserve much more than they use.
+threads   environment variables say how many BLAS and OpenMP should start; the worker is bound to as many CPUs, so more
+          threads gain nothing. They are noted if the keeper sees them run in more than a tenth of its looks.
+children  the keeper adopts and kills what a solver leaves running, and the attempt says so.
+"""
 
 import contextlib
-import ctypes
+import json
 import math
-import multiprocessing
 import os
 import signal
+import socket
+import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
-from pathlib import Path
+from multiprocessing import spawn
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from numpy.typing import ArrayLike
 
-from .attempt import Attempt, blank, describe_error, solve
-from .errors import QcqpbenchError
+from .attempt import Attempt, blank
+from .errors import QcqpbenchError, require
+from .job import Job
+from .keeper import IDLE, PHASES, PREPARING, Ended
 from .maxmargin import MaxMargin
 from .qcqp import QCQP
 from .registry import solver as named_solver
 from .solver import Solver
 from .status import Termination
+from .worker import BUILD_SECONDS, GRACE, Answer, Request, describe_left
 
-# How long after its time limit a solver may still return its best point before its process is killed.
-GRACE = 1.0
-_OUTPUT = 4000
-_FOREVER = 1e6
-_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-_ENTERED = "entered"
-_PR_SET_PDEATHSIG = 1
+_THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+_PROGRAM = """
+import json, sys
+paths, control, pipe, threads = sys.argv[1:]
+sys.path[:] = json.loads(paths)
+from multiprocessing.connection import Connection
+from qcqpbench.keeper import keep
+pipe = Connection(int(pipe))
+board, folder = keep(Connection(int(control)), pipe, int(threads))
+from qcqpbench.worker import serve
+serve(pipe, board, folder)
+"""
+_WORKER = "QCQPBENCH_WORKER"
 
 
 @dataclass(frozen=True)
@@ -40,22 +65,26 @@ class Isolated:
 
     output   what it printed, the end of it
     files    what it left behind in its working directory
+    notes    what else it did that it should not: too many threads, processes left behind, too much memory
+    lost     its process was killed, and not by us
     """
 
     attempt: Attempt
     output: str = ""
     files: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    lost: bool = False
 
 
 class Worker:
-    """A process that makes attempts one after the other. It is reused; only a hang or a crash costs a process."""
+    """A process that makes attempts one after the other. It is reused; only a run that was ended, crashed, or left
+    something behind costs a process."""
 
     def __init__(self, threads: int = 1) -> None:
         self.threads = threads
-        self._process: BaseProcess | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Connection | None = None
-        # Ours, and not the process', so that it goes also when the process is killed.
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._control: Connection | None = None
 
     def __enter__(self) -> "Worker":
         return self
@@ -69,119 +98,145 @@ class Worker:
         solver: str | Solver,
         start: ArrayLike | None = None,
         time_limit: float = math.inf,
+        memory_limit: int | None = None,
     ) -> Isolated:
-        """`qcqpbench.solve` in the worker; it is killed if it still runs GRACE seconds after its time limit, which
-        counts from the solver's entry (building the problem has the same time, counted apart)."""
+        """`qcqpbench.solve` in the worker, within its limits in seconds and bytes."""
         solver = named_solver(solver) if isinstance(solver, str) else solver
-        attempt = blank(problem, solver)
-        pipe = self._start()
-        try:
-            pipe.send((problem, solver, start, time_limit, self.threads))
-            for phase in ("building", "solving"):
-                if not pipe.poll(time_limit + GRACE if time_limit < _FOREVER else None):
-                    self.stop()
-                    message = f"killed while {phase}, {GRACE:g} s past its limit of {time_limit:g} s"
-                    return Isolated(replace(attempt, termination=Termination.TIME_LIMIT, message=message))
-                answer = pipe.recv()
-                if isinstance(answer, QcqpbenchError):
-                    raise answer
-                if isinstance(answer, str) and answer != _ENTERED:
-                    return Isolated(replace(attempt, termination=Termination.ERROR, message=answer))
-                if answer != _ENTERED:
-                    return Isolated(*answer)
-        except (EOFError, OSError):
-            reason = self.stop()
-            return Isolated(replace(attempt, termination=Termination.CRASHED, message=f"its process died: {reason}"))
-        raise AssertionError("a worker answers at most twice")
+        request = Request(
+            problem, solver, start, time_limit=time_limit, memory_limit=memory_limit, threads=self.threads
+        )
+        return self._attempt(request, blank(problem, solver))
 
-    def stop(self) -> str:
-        """End the process, at once; returns how it ended."""
+    def run(self, job: Job) -> Isolated:
+        """Do a job; the worker makes or reads the problem itself, and keeps the last one."""
+        if job.threads != self.threads:
+            self.stop()
+            self.threads = job.threads
+        request = Request(
+            problem=job.problem,
+            solver=job.solver,
+            start=job.start,
+            seed=job.seed,
+            problem_id=job.problem_id,
+            version=job.version,
+            time_limit=job.time_limit,
+            memory_limit=job.memory_limit,
+            threads=job.threads,
+        )
+        bare = Attempt(job.problem, job.problem_id, job.solver, job.version, job.formulation, Termination.ERROR)
+        return self._attempt(request, bare)
+
+    def stop(self) -> None:
+        """End the process and all it has started, at once."""
         process, self._process = self._process, None
-        if process is None or self._pipe is None:
-            return "not started"
+        if process is None or self._pipe is None or self._control is None:
+            return
         self._pipe.close()
-        process.join(0.2)
-        if process.is_alive():
-            process.kill()
-        process.join()
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
-        code = process.exitcode or 0
-        return signal.Signals(-code).name if code < 0 else f"exit code {code}"
-
-    def _start(self) -> Connection:
-        if self._process is None or not self._process.is_alive() or self._pipe is None:
-            context = multiprocessing.get_context("spawn")
-            self._pipe, theirs = context.Pipe()
-            self._folder = tempfile.TemporaryDirectory(prefix="qcqpbench-", ignore_cleanup_errors=True)
-            self._process = context.Process(target=_serve, args=(theirs, self._folder.name), daemon=True)
-            with _environment(dict.fromkeys(_THREAD_VARIABLES, str(self.threads))):
-                self._process.start()
-            theirs.close()
-        return self._pipe
-
-
-def _serve(pipe: Connection, home: str) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _die_with_parent()
-    with contextlib.suppress(EOFError, BrokenPipeError):
-        while True:
-            problem, solver, start, time_limit, threads = pipe.recv()
-            try:
-                with _contained(home) as (output, folder):
-                    attempt = solve(problem, solver, start, time_limit, threads, lambda: pipe.send(_ENTERED))
-                    files = tuple(sorted(str(path.relative_to(folder)) for path in folder.rglob("*")))
-                    answer: Any = (attempt, _tail(output), files)
-            except QcqpbenchError as error:
-                answer = error
-            except BaseException as error:
-                # Also SystemExit and KeyboardInterrupt, which are the solver's here: Ctrl-C does not reach us.
-                answer = describe_error(error)
-            pipe.send(answer)
-
-
-def _die_with_parent() -> None:
-    """Ask Linux to kill this process when its parent dies, however it dies."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-@contextlib.contextmanager
-def _contained(place: str) -> Iterator[tuple[Any, Path]]:
-    """An empty working directory, and a file that takes what is written to stdout and stderr, also by libraries."""
-    home = Path.cwd()
-    kept = [os.dup(stream) for stream in (1, 2)]
-    with tempfile.TemporaryDirectory(dir=place) as folder, tempfile.TemporaryFile() as output:
+        self._control.close()
         try:
-            os.chdir(folder)
-            for stream in (1, 2):
-                os.dup2(output.fileno(), stream)
-            yield output, Path(folder)
-        finally:
-            for stream, copy in zip((1, 2), kept, strict=True):
-                os.dup2(copy, stream)
-                os.close(copy)
-            os.chdir(home)
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def interrupt(self) -> None:
+        """End the process from another thread than the one that waits for it."""
+        process = self._process
+        if process is not None:
+            with contextlib.suppress(OSError):
+                process.send_signal(signal.SIGTERM)
+
+    def _attempt(self, request: Request, bare: Attempt) -> Isolated:
+        answer = self._ask(request)
+        if isinstance(answer, Ended) and answer.phase == PHASES[IDLE]:
+            # It died before it had the request; that says nothing about this run.
+            answer = self._ask(request)
+        if isinstance(answer, str):
+            return Isolated(replace(bare, termination=Termination.ERROR, message=answer))
+        if isinstance(answer, Answer):
+            return Isolated(answer.attempt, answer.output, answer.files, answer.notes)
+        termination, message = _verdict(answer, request)
+        notes = (describe_left(answer.left),) if answer.left else ()
+        message = "; ".join([message, *notes])
+        attempt = replace(bare, termination=termination, message=message)
+        if answer.reason != "lost" and answer.phase not in (PHASES[IDLE], PHASES[PREPARING]):
+            judged = self._ask(replace(request, ended=(answer.reports, termination, message)))
+            attempt = judged.attempt if isinstance(judged, Answer) else attempt
+        seconds = None if answer.reason == "lost" else answer.seconds
+        attempt = replace(
+            attempt,
+            build_seconds=seconds if answer.phase == "building" else None,
+            solve_seconds=seconds if answer.phase == "solving" else None,
+            cpu_seconds=answer.cpu_seconds or None,
+            peak_memory_bytes=answer.peak_memory_bytes or None,
+        )
+        lost = answer.reason == "lost" or (answer.reason == "died" and answer.how in ("SIGKILL", "SIGTERM"))
+        return Isolated(attempt, answer.output, (), notes, lost)
+
+    def _ask(self, request: Request) -> Answer | Ended | str:
+        pipe, control = self._start()
+        try:
+            pipe.send(_main_module(request.solver))
+            pipe.send(request)
+            # Both, since a child of the solver may hold the worker's end of the pipe open.
+            ready = wait([pipe, control])
+            answer: Any = pipe.recv() if pipe in ready else None
+        except (EOFError, OSError):
+            answer = None
+        if answer is None:
+            try:
+                answer = control.recv()
+            except (EOFError, OSError):
+                answer = Ended("lost", "its keeper was killed")
+        if isinstance(answer, Ended) or (isinstance(answer, Answer) and answer.fresh):
+            self.stop()
+        if isinstance(answer, QcqpbenchError):
+            raise answer
+        result: Answer | Ended | str = answer
+        return result
+
+    def _start(self) -> tuple[Connection, Connection]:
+        if self._process is not None and self._process.poll() is not None:
+            self.stop()
+        if self._process is None or self._pipe is None or self._control is None:
+            guarded = _WORKER not in os.environ
+            require(guarded, "a worker starts no workers; does the script need `if __name__ == '__main__':`?")
+            (self._pipe, theirs), (self._control, keepers) = _pair(), _pair()
+            with theirs, keepers:
+                ends = theirs.fileno(), keepers.fileno()
+                paths = json.dumps([os.path.abspath(path) for path in sys.path])  # noqa: PTH100
+                command = [sys.executable, "-c", _PROGRAM, paths, str(ends[1]), str(ends[0]), str(self.threads)]
+                self._process = subprocess.Popen(
+                    command,
+                    env=os.environ | dict.fromkeys(_THREAD_VARIABLES, str(self.threads)) | {_WORKER: "1"},
+                    pass_fds=ends,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+        return self._pipe, self._control
 
 
-def _tail(output: Any) -> str:
-    sys.stdout.flush()
-    sys.stderr.flush()
-    size = output.seek(0, os.SEEK_END)
-    output.seek(max(0, size - _OUTPUT))
-    return output.read().decode(errors="replace")
+def _verdict(ended: Ended, request: Request) -> tuple[Termination, str]:
+    match ended.reason:
+        case "deadline" if ended.phase == "building":
+            limit = max(request.time_limit, BUILD_SECONDS)
+            return Termination.TIME_LIMIT, f"killed while building, after {limit:g} s"
+        case "deadline":
+            message = f"killed while {ended.phase}, {GRACE:g} s past its limit of {request.time_limit:g} s"
+            return Termination.TIME_LIMIT, message
+        case "memory":
+            used, given = ended.peak_memory_bytes / 1e9, (request.memory_limit or 0) / 1e9
+            message = f"killed while {ended.phase}: used {used:.3g} GB, was given {given:.3g} GB"
+            return Termination.MEMORY_LIMIT, message
+    return Termination.CRASHED, f"its process died: {ended.how}"
 
 
-@contextlib.contextmanager
-def _environment(variables: dict[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+def _main_module(solver: Solver | str) -> dict[str, Any] | None:
+    """What a worker needs to import the user's script, if the solver is defined there."""
+    return spawn.get_preparation_data("worker") if type(solver).__module__ == "__main__" else None
+
+
+def _pair() -> tuple[Connection, Connection]:
+    ours, theirs = socket.socketpair()
+    return Connection(ours.detach()), Connection(theirs.detach())

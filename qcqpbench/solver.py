@@ -22,17 +22,36 @@ from .status import Availability, Scope
 Array = NDArray[np.float64]
 
 
+# Of the points a run reports.
+_MOST_POINTS = 1000
+
+
+class Watch:
+    """What is told how far a run is; this one does nothing."""
+
+    def entered(self) -> None:
+        """The problem is built; the solver itself begins."""
+
+    def reported(self, trace: list[tuple[float, Array]]) -> None:
+        """The last of these points is new."""
+
+    def left(self) -> None:
+        """The solver has returned or raised."""
+
+
 class Budget:
     """What a run may use. Its clock starts when it is made, at the solver's entry.
 
     time_limit   seconds
     threads      BLAS and OpenMP threads
+    trace        what was reported: (seconds, point); if it gets long, every second point goes
     """
 
-    def __init__(self, time_limit: float = math.inf, threads: int = 1) -> None:
+    def __init__(self, time_limit: float = math.inf, threads: int = 1, watch: Watch | None = None) -> None:
         self.time_limit = time_limit
         self.threads = threads
         self.trace: list[tuple[float, Array]] = []
+        self._watch = watch or Watch()
         self._entry = time.perf_counter()
 
     def seconds(self) -> float:
@@ -47,8 +66,12 @@ class Budget:
         return self.seconds() >= self.time_limit
 
     def report(self, x: Array) -> None:
-        """Keep a point on the way, with its time, for the margin against time."""
+        """Keep a point on the way, with its time, for the margin against time. A run that has to be killed is judged by
+        the best of the last points."""
+        if len(self.trace) >= _MOST_POINTS:
+            del self.trace[::2]
         self.trace.append((self.seconds(), np.array(x)))
+        self._watch.reported(self.trace)
 
 
 Run = Callable[[Array, Budget], Solution]

@@ -27,6 +27,7 @@ class Termination(_Status):
     FINISHED = "finished", "the solver did what it was asked to, and claims nothing about optimality"
     ITERATION_LIMIT = "iteration_limit", "the solver used up its iterations"
     TIME_LIMIT = "time_limit", "the time was used up"
+    MEMORY_LIMIT = "memory_limit", "more memory was needed than it was given"
     INFEASIBLE = "infeasible", "the solver proved that there is no feasible point"
     LOCALLY_INFEASIBLE = "locally_infeasible", "the solver converged to a point where infeasibility is locally least"
     UNBOUNDED = "unbounded", "the solver found the objective to be without bound"

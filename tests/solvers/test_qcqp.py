@@ -12,7 +12,6 @@ from scipy import sparse
 
 from qcqpbench import QCQP
 from qcqpbench.attempt import random_start, solve
-from qcqpbench.isolate import GRACE
 from qcqpbench.registry import problem, solver
 from qcqpbench.solver import Budget
 from qcqpbench.solvers import _qcqp_compat
@@ -167,5 +166,5 @@ def test_time_limit(improve: str) -> None:
     task = problem("covariance_perceptron[m=40,load=2]")
     attempt = solve(task, f"qcqp[improve={improve}]", time_limit=0.4)
     assert attempt.termination is Termination.TIME_LIMIT
-    assert attempt.solve_seconds is not None and attempt.solve_seconds < 0.4 + GRACE
+    assert attempt.solve_seconds is not None and attempt.solve_seconds < 1.4
     assert attempt.point is not None

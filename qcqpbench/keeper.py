@@ -1,0 +1,337 @@
+"""The keeper: a small process that stands between us and a worker, and ends it and all it has started.
+
+It ends the worker at its deadline, over its memory limit, when we ask for it, and when we are gone, however we went. It
+adopts what the worker leaves behind, also daemons with a session of their own, so nothing outlives it. It needs the
+standard library only, and starts the worker by a fork before anything else is imported.
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import math
+import mmap
+import os
+import random
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+POLL = 0.05
+OUTPUT, REPORTS = "output", "reports"
+IDLE, PREPARING, BUILDING, SOLVING, JUDGING = range(5)
+PHASES = ("waiting", "preparing", "building", "solving", "judging")
+TAIL = 4000
+# What a solver may have printed before the beginning of it is dropped.
+_MOST_OUTPUT = 1 << 24
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_LINUX = sys.platform == "linux"
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+
+
+class _Cell:
+    def __init__(self, place: int) -> None:
+        self.place = place
+
+    def __get__(self, board: "Board", _: type) -> float:
+        return board.cells[self.place]
+
+    def __set__(self, board: "Board", value: float) -> None:
+        board.cells[self.place] = value
+
+
+class Board:
+    """Numbers in memory that the worker and its keeper share.
+
+    By the worker: the phase, since when, its deadline (both of time.monotonic), its memory limit in bytes, the threads
+    it was given, and the CPU seconds it had used before this run. By the keeper: the most memory seen, the most threads
+    seen running at once, how often they were more than given, and how often it looked.
+    """
+
+    phase, since, deadline, memory_limit, given, cpu = (_Cell(place) for place in range(6))
+    memory, threads, over, looks = (_Cell(place) for place in range(6, 10))
+
+    def __init__(self) -> None:
+        self.cells = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("d")
+        self.begin(IDLE)
+
+    def begin(self, phase: int, deadline: float = math.inf) -> None:
+        # In this order, so that no new phase meets an old deadline.
+        self.deadline = math.inf
+        self.phase, self.since = phase, time.monotonic()
+        self.deadline = deadline
+
+    def clear(self, memory_limit: float = math.inf, given: int = 1) -> None:
+        self.memory_limit, self.given, self.cpu = memory_limit, given, time.process_time()
+        self.memory = self.threads = self.over = self.looks = 0
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a worker ended.
+
+    reason          deadline, memory, died, or lost: we do not know
+    how             a signal's name or an exit code
+    phase           of PHASES, and the seconds it was in it
+    left            the names of processes it had started that still ran
+    output          the end of what it printed
+    reports         the points it had reported, as `qcqpbench.worker` writes them
+    """
+
+    reason: str
+    how: str
+    phase: str = PHASES[SOLVING]
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    peak_memory_bytes: int = 0
+    left: tuple[str, ...] = ()
+    output: str = ""
+    reports: bytes = b""
+
+
+def keep(control: Connection, pipe: Connection, threads: int) -> tuple[Board, Path]:
+    """Fork. Returns in the worker only, with what it shares with its keeper: numbers, and an empty folder."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    parent, me = os.getppid(), os.getpid()
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    cpus, claims = _claim_cpus(threads)
+    board, folder = Board(), Path(tempfile.mkdtemp(prefix="qcqpbench-"))
+    worker = os.fork()
+    if worker == 0:
+        control.close()
+        for claim in claims:
+            os.close(claim)
+        os.setsid()
+        # So that it can ask the system whether it has any descendants; ours they become when it dies.
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != me:
+            os._exit(1)
+        if cpus:
+            os.sched_setaffinity(0, cpus)
+        return board, folder
+    pipe.close()
+    with contextlib.suppress(BaseException):
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+        _Keeper(control, parent, worker, board, folder).work()
+    _end_all(worker)
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(0)
+
+
+class _Keeper:
+    def __init__(self, control: Connection, parent: int, worker: int, board: Board, folder: Path) -> None:
+        self.control, self.parent, self.worker, self.board, self.folder = control, parent, worker, board, folder
+        self.descendants: list[int] = []
+        self.next_scan = 0.0
+
+    def work(self) -> None:
+        """Watch until the worker has ended or must; if it is not we who are asked to end it, say how it ended."""
+        reason = self._watch()
+        if not reason:
+            return
+        board = self.board
+        phase, seconds = PHASES[int(board.phase)], time.monotonic() - board.since
+        left = tuple(sorted(_name(pid) for pid in _descendants(os.getpid()) if pid != self.worker))
+        code, cpu = _end_all(self.worker)
+        ended = Ended(
+            reason=reason,
+            how=signal.Signals(-code).name if code < 0 else f"exit code {code}",
+            phase=phase,
+            seconds=seconds,
+            cpu_seconds=max(0.0, cpu - board.cpu),
+            peak_memory_bytes=int(board.memory),
+            left=left,
+            output=tail(self.folder / OUTPUT),
+            reports=(self.folder / REPORTS).read_bytes() if (self.folder / REPORTS).exists() else b"",
+        )
+        self.control.send(ended)
+
+    def _watch(self) -> str:
+        """Returns why the worker must end or has ended; empty if we want it."""
+        asked = self.control.fileno()
+        files = [asked, os.pidfd_open(self.worker)] if _LINUX else [asked]
+        while True:
+            until = self.board.deadline - time.monotonic()
+            ready, _, _ = select.select(files, [], [], max(0.0, min(POLL, until)))
+            if asked in ready or os.getppid() != self.parent:
+                return ""
+            if _reap(self.worker):
+                return "died"
+            if self.board.phase == IDLE:
+                continue
+            if time.monotonic() >= self.board.deadline:
+                return "deadline"
+            self._look()
+            if self.board.memory > self.board.memory_limit:
+                return "memory"
+
+    def _look(self) -> None:
+        """How much memory and how many threads the worker and its descendants have now."""
+        now = time.monotonic()
+        if now >= self.next_scan:
+            self.descendants = _descendants(self.worker)
+            # A hundredth of our time at the most, however many processes the machine runs.
+            self.next_scan = now + max(2 * POLL, 100 * (time.monotonic() - now))
+        used = _resident(self.worker, shared=True) + sum(_resident(pid, shared=False) for pid in self.descendants)
+        running = sum(_running_threads(pid) for pid in [self.worker, *self.descendants])
+        board = self.board
+        board.memory, board.threads = max(board.memory, used), max(board.threads, running)
+        board.looks, board.over = board.looks + 1, board.over + (running > board.given)
+        with contextlib.suppress(OSError):
+            if (self.folder / OUTPUT).stat().st_size > _MOST_OUTPUT:
+                os.truncate(self.folder / OUTPUT, 0)
+
+
+def tail(path: Path) -> str:
+    """The end of a file."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def left_behind() -> tuple[str, ...]:
+    """The names of this process' descendants that still run, given a moment to end. It must be a subreaper."""
+    patience = time.monotonic() + 0.1
+    try:
+        while True:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+            if time.monotonic() > patience:
+                return tuple(sorted(map(_name, _descendants(os.getpid()))))
+            time.sleep(0.005)
+    except ChildProcessError:
+        return ()
+
+
+def _end_all(worker: int) -> tuple[int, float]:
+    """Kill every descendant; returns the worker's exit code, negative for a signal, and its CPU seconds."""
+    code, cpu = 0, 0.0
+    give_up = time.monotonic() + 10
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(worker, signal.SIGKILL)
+    while time.monotonic() < give_up:
+        for pid in _descendants(os.getpid()):
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        try:
+            while True:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+                if pid == 0:
+                    break
+                if pid == worker:
+                    code, cpu = os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime
+        except ChildProcessError:
+            break
+        time.sleep(0.002)
+    return code, cpu
+
+
+def _reap(worker: int) -> bool:
+    """Reap adopted children that have ended; whether the worker has, which is left for _end_all."""
+    while True:
+        found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if found is None:
+            return False
+        if found.si_pid == worker:
+            return True
+        os.waitpid(found.si_pid, 0)
+
+
+def _descendants(ancestor: int) -> list[int]:
+    parents: dict[int, int] = {}
+    for folder in _processes():
+        with contextlib.suppress(OSError, ValueError):
+            state, parent = _stat(f"/proc/{folder}/stat")[:2]
+            if state != "Z":
+                parents[int(folder)] = int(parent)
+    found, new = set[int](), {ancestor}
+    while new:
+        new = {pid for pid, parent in parents.items() if parent in new}
+        found |= new
+    return sorted(found)
+
+
+def _processes() -> list[str]:
+    return [name for name in os.listdir("/proc") if name.isdigit()] if _LINUX else []  # noqa: PTH208
+
+
+def _stat(path: str) -> list[str]:
+    """The fields after the name, which may hold spaces and brackets: state, parent, …"""
+    with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+        return file.read().rpartition(")")[2].split()
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return "?"
+
+
+def _resident(pid: int, shared: bool) -> int:
+    """Bytes in memory, with or without those of files and shared memory."""
+    try:
+        with open(f"/proc/{pid}/statm", encoding="ascii") as file:  # noqa: PTH123
+            _, resident, common = map(int, file.read().split()[:3])
+    except (OSError, ValueError):
+        return 0
+    return (resident if shared else resident - common) * _PAGE
+
+
+def _running_threads(pid: int) -> int:
+    """Threads that run or wait for a CPU."""
+    count = 0
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+            with contextlib.suppress(OSError, IndexError):
+                count += _stat(f"/proc/{pid}/task/{thread}/stat")[0] == "R"
+    return count
+
+
+def _prctl(option: int, value: int) -> None:
+    if _LINUX:
+        ctypes.CDLL(None).prctl(option, value)
+
+
+def _claim_cpus(count: int) -> tuple[set[int], list[int]]:
+    """CPUs of our own among all workers of this user here, as long as there are enough: them, and locked files."""
+    if not _LINUX or count >= len(os.sched_getaffinity(0)):
+        return set(), []
+    claimed, claims = set[int](), list[int]()
+    allowed = sorted(os.sched_getaffinity(0), key=_sibling)
+    with contextlib.suppress(OSError):
+        folder = Path(tempfile.gettempdir(), f"qcqpbench-cpus-{os.getuid()}")
+        folder.mkdir(mode=0o700, exist_ok=True)
+        for cpu in allowed:
+            claim = os.open(folder / str(cpu), os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+            try:
+                fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(claim)
+                continue
+            claimed.add(cpu)
+            claims.append(claim)
+            if len(claimed) == count:
+                break
+    others = [cpu for cpu in allowed if cpu not in claimed]
+    return claimed | set(random.sample(others, count - len(claimed))), claims
+
+
+def _sibling(cpu: int) -> tuple[int, int]:
+    """Sorts the first CPU of every core before the second of any."""
+    try:
+        text = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text(encoding="ascii")
+        first = int(text.replace("-", ",").split(",")[0])
+    except (OSError, ValueError):
+        return 0, cpu
+    return int(cpu != first), cpu
