@@ -105,14 +105,15 @@ class Store:
         """The keys of the jobs that need not be run again."""
         return {key for (key,) in self._read("SELECT DISTINCT key FROM run WHERE termination <> 'skipped'")}
 
-    def rows(self, all_rows: bool = False) -> Iterator[Row]:
-        """The rows as dicts of the COLUMNS, in the order they were added: of each job the one that counts, or all.
+    def rows(self, all_rows: bool = False, order: str = "id") -> Iterator[Row]:
+        """The rows as dicts of the COLUMNS: of each job the one that counts, or all; by default as they were added.
 
         None stands for what has no value, and in time_limit and memory_limit for no limit.
         """
         table = "run" if all_rows else "latest"
+        require(order in COLUMNS, f"the rows have no {order}; right is one of {', '.join(COLUMNS)}")
         details = COLUMNS.index("details")
-        for values in self._read(f"SELECT {', '.join(COLUMNS)} FROM {table} ORDER BY id"):
+        for values in self._read(f"SELECT {', '.join(COLUMNS)} FROM {table} ORDER BY {order}, id"):
             row = dict(zip(COLUMNS, values, strict=True))
             if values[details] is not None:
                 row["details"] = json.loads(values[details])

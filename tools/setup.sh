@@ -102,4 +102,5 @@ optional "qcqp" install --no-deps qcqp
 optional "cyipopt" tools/cyipopt.sh
 optional "Pyomo" install pyomo packaging
 optional "PyNumero, from Pyomo to cyipopt" tools/pynumero.sh
+optional "PyArrow" install pyarrow
 [ "$missing" = 0 ] || say "done, without what is named above (details: $log); 'make -B setup' tries again"

@@ -18,12 +18,13 @@ from ..registry import families, solvers
 from ..solver import Solver
 from ..spec import describe, parameters_of, spell
 from ..status import Availability
+from ..suite import Suite, load_suite, suites
 from .common import DONE, problem_of
 
 
 def add_commands(commands: Any) -> None:
-    command = commands.add_parser("list", help="what there is: problems, solvers")
-    command.add_argument("what", choices=["problems", "solvers"])
+    command = commands.add_parser("list", help="what there is: problems, solvers, suites")
+    command.add_argument("what", choices=["problems", "solvers", "suites"])
     command.add_argument("--json", action="store_true", help="print JSON")
     command.set_defaults(command=_list)
 
@@ -52,12 +53,14 @@ def _list(options: argparse.Namespace) -> int:
         rows = [
             {"name": name, "about": _about(kind), "parameters": _parameters(kind)} for name, kind in families().items()
         ]
+    if options.what == "suites":
+        rows = [_describe_suite(load_suite(name)) for name in suites()]
     if options.json:
         print(json.dumps(rows, indent=2))
         return DONE
     for row in rows:
         print(row.pop("name"))
-        parameters = row.pop("parameters")
+        parameters = row.pop("parameters", {})
         for key, value in row.items():
             print(f"  {key:<11} {value}")
         for number, (key, parameter) in enumerate(parameters.items()):
@@ -78,6 +81,17 @@ def _describe_solver(kind: type[Solver]) -> dict[str, Any]:
         "accepts": "QCQP, MaxMargin" if kind.accepts is QCQP else "MaxMargin",
         "citation": kind.citation,
         "parameters": _parameters(kind),
+    }
+
+
+def _describe_suite(suite: Suite) -> dict[str, Any]:
+    names = dict.fromkeys(entry.solver.name for entry in suite.entries)
+    return {
+        "name": suite.name,
+        "about": suite.about,
+        "problems": len(suite.problems),
+        "solvers": ", ".join(names),
+        "runs": suite.size,
     }
 
 

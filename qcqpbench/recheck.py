@@ -1,0 +1,85 @@
+"""Every stored point judged again: the problem made anew from its spec, the findings compared bit for bit."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from .errors import QcqpbenchError
+from .job import load_problem
+from .maxmargin import MaxMargin
+from .qcqp import QCQP
+from .registry import solver
+from .store import Row, Store
+from .verify import verify
+
+_OF_TASK = ("margin", "kappa_bar", "overlap")
+_OF_QCQP = ("objective", "violation", "relative_violation")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What a row says and what was found instead, of the quantity `name`; row is one of those that say so."""
+
+    row: Row
+    name: str
+    stored: Any
+    found: Any
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The rows of one problem, judged again.
+
+    problem       a spec or a file
+    rows          how many there are
+    points        how many of them have a point, which was judged
+    differences   what differs, empty if all is as stored
+    """
+
+    problem: str
+    rows: int
+    points: int
+    differences: tuple[Difference, ...]
+
+
+def recheck(store: Store) -> Iterator[Checked]:
+    """Judge the points of all rows again, problem by problem, each problem being made once.
+
+    margin, kappa_bar and overlap are compared for tasks; objective, violation and point_status where the solver saw the
+    problem itself. Of a formulation of a task the file keeps W, not the x that they were found at.
+    """
+    for text, group in groupby(store.rows(all_rows=True, order="problem"), key=lambda row: str(row["problem"])):
+        rows = list(group)
+        try:
+            problem = load_problem(text)
+        except QcqpbenchError as error:
+            yield Checked(text, len(rows), 0, (Difference(rows[0], "problem", text, str(error)),))
+            continue
+        # The content may have changed between two invocations, if it is a file's.
+        strange = {row["problem_id"]: row for row in rows if row["problem_id"] != problem.id}
+        differences = [Difference(row, "problem_id", id, problem.id) for id, row in strange.items()]
+        points = 0
+        for row in rows:
+            point = store.point(row["id"])
+            if point is not None and row["problem_id"] == problem.id:
+                points += 1
+                found = _judge(problem, row, point)
+                differences += [
+                    Difference(row, name, row[name], value) for name, value in found.items() if row[name] != value
+                ]
+        yield Checked(text, len(rows), points, tuple(differences))
+
+
+def _judge(problem: MaxMargin | QCQP, row: Row, point: Any) -> dict[str, Any]:
+    try:
+        tolerance = {"tolerance": solver(row["solver"]).tolerance}
+    except QcqpbenchError:
+        # A solver of somebody else's that is not installed here: nobody knows its tolerance.
+        tolerance = {}
+    found = verify(problem, point, **tolerance)
+    names = _OF_TASK if isinstance(problem, MaxMargin) else _OF_QCQP
+    values = {name: getattr(found, name) for name in names}
+    if row["formulation"] is None and tolerance:
+        values["point_status"] = found.point_status.value
+    return values
