@@ -151,8 +151,11 @@ def solve(
             raise
         clocks.append(_clocks())
         watch.left()
-        kind = Termination.MEMORY_LIMIT if isinstance(error, MemoryError) else Termination.ERROR
-        solution = Solution(None, kind, message=describe_error(error))
+        if isinstance(error, MemoryError):
+            best = _best(seen, budget.trace, solver.tolerance)
+            solution = Solution(best, Termination.MEMORY_LIMIT, message=describe_error(error))
+        else:
+            solution = Solution(None, Termination.ERROR, message=describe_error(error))
     build, *rest = [after[0] - before[0] for before, after in pairwise(clocks)]
     return _judge(
         replace(
@@ -185,9 +188,13 @@ def judge_reported(
     shape = (seen.n, seen.m) if isinstance(seen, MaxMargin) else (seen.n_variables,)
     budget = Budget()
     budget.trace = [(seconds, x.reshape(shape)) for seconds, x in trace if x.size == math.prod(shape)]
-    points = [x for _, x in budget.trace[-_LAST_POINTS:]]
-    best = max(points, key=lambda x: _worth(seen, x, solver.tolerance), default=None)
+    best = _best(seen, budget.trace, solver.tolerance)
     return _judge(attempt, problem, seen, solver, Solution(best, termination, message=message), budget)
+
+
+def _best(problem: MaxMargin | QCQP, trace: list[tuple[float, Array]], tolerance: float) -> Array | None:
+    points = [x for _, x in trace[-_LAST_POINTS:]]
+    return max(points, key=lambda x: _worth(problem, x, tolerance), default=None)
 
 
 def _worth(problem: MaxMargin | QCQP, x: Array, tolerance: float) -> tuple[float, float]:

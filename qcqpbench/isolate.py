@@ -19,6 +19,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass, replace
 from multiprocessing import spawn
 from multiprocessing.connection import Connection, wait
@@ -76,12 +77,18 @@ class Isolated:
     lost: bool = False
 
 
+class StoppedError(Exception):
+    """The worker was interrupted."""
+
+
 class Worker:
     """A process that makes attempts one after the other. It is reused; only a run that was ended, crashed, or left
     something behind costs a process."""
 
     def __init__(self, threads: int = 1) -> None:
         self.threads = threads
+        self._interrupted = False
+        self._starting = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Connection | None = None
         self._control: Connection | None = None
@@ -140,11 +147,13 @@ class Worker:
             process.wait()
 
     def interrupt(self) -> None:
-        """End the process from another thread than the one that waits for it."""
-        process = self._process
-        if process is not None:
-            with contextlib.suppress(OSError):
-                process.send_signal(signal.SIGTERM)
+        """End the process for good, from another thread than the one that waits for it; that gets a StoppedError."""
+        with self._starting:
+            self._interrupted = True
+            process = self._process
+            if process is not None:
+                with contextlib.suppress(OSError):
+                    process.send_signal(signal.SIGTERM)
 
     def _attempt(self, request: Request, bare: Attempt) -> Isolated:
         answer = self._ask(request)
@@ -190,6 +199,8 @@ class Worker:
                 answer = Ended("lost", "its keeper was killed")
         if isinstance(answer, Ended) or (isinstance(answer, Answer) and answer.fresh):
             self.stop()
+        if self._interrupted:
+            raise StoppedError
         if isinstance(answer, QcqpbenchError):
             raise answer
         result: Answer | Ended | str = answer
@@ -201,20 +212,28 @@ class Worker:
         if self._process is None or self._pipe is None or self._control is None:
             guarded = _WORKER not in os.environ
             require(guarded, "a worker starts no workers; does the script need `if __name__ == '__main__':`?")
-            (self._pipe, theirs), (self._control, keepers) = _pair(), _pair()
-            with theirs, keepers:
-                ends = theirs.fileno(), keepers.fileno()
-                paths = json.dumps([os.path.abspath(path) for path in sys.path])  # noqa: PTH100
-                command = [sys.executable, "-c", _PROGRAM, paths, str(ends[1]), str(ends[0]), str(self.threads)]
-                self._process = subprocess.Popen(
-                    command,
-                    env=os.environ | dict.fromkeys(_THREAD_VARIABLES, str(self.threads)) | {_WORKER: "1"},
-                    pass_fds=ends,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    start_new_session=True,
-                )
+            with self._starting:
+                if self._interrupted:
+                    raise StoppedError
+                self._pipe, self._control, self._process = _spawn(self.threads)
         return self._pipe, self._control
+
+
+def _spawn(threads: int) -> tuple[Connection, Connection, subprocess.Popen[bytes]]:
+    """A worker with its keeper: what leads to the worker, to the keeper, and the keeper's process."""
+    (pipe, theirs), (control, keepers) = _pair(), _pair()
+    with theirs, keepers:
+        ends = theirs.fileno(), keepers.fileno()
+        paths = json.dumps([os.path.abspath(path) for path in sys.path])  # noqa: PTH100
+        process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, paths, str(ends[1]), str(ends[0]), str(threads)],
+            env=os.environ | dict.fromkeys(_THREAD_VARIABLES, str(threads)) | {_WORKER: "1"},
+            pass_fds=ends,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    return pipe, control, process
 
 
 def _verdict(ended: Ended, request: Request) -> tuple[Termination, str]:

@@ -7,6 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -134,13 +135,15 @@ class Solver(Parametrized, ABC):
 
     def version(self) -> str:
         """The versions of the packages it drives, found without importing them."""
-        found = []
-        for module in self.requires or ("scipy",):
-            try:
-                found.append(f"{module} {importlib.metadata.version(module)}")
-            except importlib.metadata.PackageNotFoundError:
-                found.append(f"{module} ?")
-        return ", ".join(found)
+        return ", ".join(f"{module} {_version(module)}" for module in self.requires or ("scipy",))
+
+
+@cache
+def _version(module: str) -> str:
+    try:
+        return importlib.metadata.version(module)
+    except importlib.metadata.PackageNotFoundError:
+        return "?"
 
 
 @dataclass(frozen=True)

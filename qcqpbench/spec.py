@@ -11,6 +11,7 @@ import re
 import types
 import typing
 from collections.abc import Iterable
+from functools import cache
 from typing import Any, Literal, TypeVar
 
 from .errors import QcqpbenchError, require
@@ -80,8 +81,13 @@ class Parametrized:
 
 def parameters_of(kind: type) -> list[tuple[dataclasses.Field[Any], Any]]:
     """The parameters of a Parametrized class: (field, annotation)."""
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)
     return [(field, hints[field.name]) for field in dataclasses.fields(kind)]
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
 
 
 def configure(kind: type[T], parameters: dict[str, Any]) -> T:

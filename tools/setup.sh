@@ -103,4 +103,5 @@ optional "cyipopt" tools/cyipopt.sh
 optional "Pyomo" install pyomo packaging
 optional "PyNumero, from Pyomo to cyipopt" tools/pynumero.sh
 optional "PyArrow" install pyarrow
+optional "Dask" install distributed
 [ "$missing" = 0 ] || say "done, without what is named above (details: $log); 'make -B setup' tries again"

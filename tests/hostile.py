@@ -1,0 +1,134 @@
+"""A solver that does what solvers do at their worst; a plugin, so that worker processes find it by its spec."""
+
+import collections
+import ctypes
+import itertools
+import os
+import signal
+import subprocess
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qcqpbench.maxmargin import MaxMargin
+from qcqpbench.solution import Solution
+from qcqpbench.solver import Budget, Run, TaskSolver
+from qcqpbench.status import Termination
+
+Array = NDArray[np.float64]
+Kind = Literal[
+    "fine",
+    "segfault",
+    "exit",
+    "abort",
+    "spin",
+    "spin_in_c",
+    "sleep_in_c",
+    "stop",
+    "grab",
+    "fill",
+    "threads",
+    "child",
+    "daemon",
+    "fork_and_crash",
+    "chatter",
+    "kill_keeper",
+    "build",
+]
+
+
+def install(folder: Path) -> None:
+    """Make `hostile` known to every process that has the folder on its path."""
+    info = folder / "hostile-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: hostile\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[qcqpbench.solvers]\nhostile = tests.hostile:Hostile\n")
+
+
+@dataclass(frozen=True)
+class Hostile(TaskSolver):
+    name = "hostile"
+    drives = "nothing"
+    citation = "none"
+
+    kind: Kind = "fine"
+    seconds: float = 1000.0
+
+    def build(self, problem: MaxMargin) -> Run:
+        if self.kind == "build":
+            time.sleep(self.seconds)
+
+        def run(start: Array, budget: Budget) -> Solution:
+            print("begun", flush=True)
+            budget.report(start)
+            self._misbehave()
+            return Solution(start, Termination.FINISHED, float(problem.margin(start)))
+
+        return run
+
+    def _misbehave(self) -> None:  # noqa: PLR0912
+        match self.kind:
+            case "segfault":
+                ctypes.string_at(0)
+            case "exit":
+                os._exit(3)
+            case "abort":
+                os.abort()
+            case "spin":
+                while True:
+                    pass
+            case "spin_in_c":
+                signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+                collections.deque(itertools.repeat(None), maxlen=0)
+            case "sleep_in_c":
+                signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+                ctypes.PyDLL(None).pause()
+            case "stop":
+                os.kill(0, signal.SIGSTOP)
+            case "grab":
+                np.empty(50_000_000_000, dtype=np.int8)
+            case "fill":
+                hoard: list[bytearray] = []
+                while len(hoard) < 5000:
+                    hoard.append(bytearray(b"1") * 10_000_000)
+            case "threads":
+                until = time.monotonic() + self.seconds
+                threads = [threading.Thread(target=_multiply, args=(until,)) for _ in range(8)]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
+            case "child":
+                subprocess.Popen(["sleep", str(self.seconds)])
+            case "daemon" | "fork_and_crash":
+                _daemon(self.seconds)
+                if self.kind == "fork_and_crash":
+                    ctypes.string_at(0)
+            case "chatter":
+                while True:
+                    print("chatter" * 1000)
+            case "kill_keeper":
+                os.kill(os.getppid(), signal.SIGKILL)
+                time.sleep(self.seconds)
+
+
+def _multiply(until: float) -> None:
+    A = np.ones((300, 300))
+    while time.monotonic() < until:
+        A @ A
+
+
+def _daemon(seconds: float) -> None:
+    """Fork twice, with a session of its own in between, as daemons do."""
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.execvp("sleep", ["sleep", str(seconds)])
+        os._exit(0)
+    os.waitpid(pid, 0)
