@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import os
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,6 +55,11 @@ MIGRATIONS: list[tuple[str, ...]] = [
     ),
 ]
 
+_MAGIC = b"SQLite format 3\0"
+# The files open here. Others are looked at before they are opened; these must not be: a process that closes a file
+# loses all its locks on it, also those that SQLite holds.
+_open: Counter[tuple[int, int]] = Counter()
+
 
 @contextlib.contextmanager
 def open_database(path: Path, write: bool) -> Iterator[sqlite3.Connection]:
@@ -63,7 +69,8 @@ def open_database(path: Path, write: bool) -> Iterator[sqlite3.Connection]:
     """
     with contextlib.ExitStack() as stack:
         with one_line(path):
-            _examine(path, missing_is_fine=write)
+            if not _open[_inode(path)]:
+                _examine(path, missing_is_fine=write)
             if write:
                 stack.enter_context(_only_writer(path))
                 if not path.exists():
@@ -75,6 +82,9 @@ def open_database(path: Path, write: bool) -> Iterator[sqlite3.Connection]:
                     connection.execute("PRAGMA query_only = OFF")
                     _migrate(connection)
             connection.execute(f"PRAGMA query_only = {'OFF' if write else 'ON'}")
+        inode = _inode(path)
+        _open[inode] += 1
+        stack.callback(_open.subtract, [inode])
         yield connection
 
 
@@ -104,6 +114,14 @@ def one_line(path: Path) -> Iterator[None]:
         raise QcqpbenchError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
+def _inode(path: Path) -> tuple[int, int]:
+    try:
+        status = path.stat()
+    except OSError:
+        return 0, 0
+    return status.st_dev, status.st_ino
+
+
 def _uri(path: Path, options: str) -> str:
     return f"{path.absolute().as_uri()}?{options}"
 
@@ -127,7 +145,7 @@ def _connect(path: Path, write: bool) -> sqlite3.Connection:
 
 
 def _examine(path: Path, missing_is_fine: bool) -> None:
-    """Refuse what is no results file, and leave it as it is: SQLite reads it as if nobody could write to it."""
+    """Refuse what is no results file by its first bytes, before SQLite touches it."""
     require(not path.is_dir(), f"{path}: is a folder, not a results file")
     if not path.exists():
         require(missing_is_fine, f"{path}: no such file")
@@ -135,19 +153,23 @@ def _examine(path: Path, missing_is_fine: bool) -> None:
             not _wal(path).exists(), f"{_wal(path)}: belongs to a {path.name} that is gone; put it back, or move both"
         )
         return
-    require(path.is_file() and path.stat().st_size > 0, f"{path}: is no qcqpbench results file")
-    with contextlib.closing(sqlite3.connect(_uri(path, "mode=ro&immutable=1"), uri=True)) as connection:
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        require(application == APPLICATION_ID, f"{path}: is no qcqpbench results file")
-        schema, known = _schema(connection), len(MIGRATIONS)
-        require(schema <= known, f"{path}: has schema {schema}, this qcqpbench reads up to {known}: update it")
-        pages, size = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
-        complete = _has_wal(path) or path.stat().st_size >= pages * size
-        require(schema >= 1 and complete, f"{path}: is damaged: its end is missing")
+    with path.open("rb") as file:
+        header = file.read(100)
+    ours = len(header) == 100 and header.startswith(_MAGIC) and _number(header, 68) == APPLICATION_ID
+    require(ours, f"{path}: is no qcqpbench results file")
+    schema, known = _number(header, 60), len(MIGRATIONS)
+    require(schema <= known, f"{path}: has schema {schema}, this qcqpbench reads up to {known}: update it")
+    # A checkpoint that was interrupted leaves it short too, and its pages beside it.
+    complete = _has_wal(path) or path.stat().st_size >= _number(header, 28) * int.from_bytes(header[16:18])
+    require(complete, f"{path}: is damaged: its end is missing")
+
+
+def _number(header: bytes, position: int) -> int:
+    return int.from_bytes(header[position : position + 4])
 
 
 def _check_pages(path: Path) -> None:
-    """Refuse to add to a damaged file. It is read as in `_examine`, unless rows of a killed process wait beside it."""
+    """Refuse to add to a damaged file; it is read as if nobody could write to it, so that it stays as it is."""
     options = "mode=rw" if _has_wal(path) else "mode=ro&immutable=1"
     with contextlib.closing(sqlite3.connect(_uri(path, options), uri=True)) as connection:
         (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
