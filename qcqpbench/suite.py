@@ -229,16 +229,17 @@ class _File:
             raise QcqpbenchError(f"{path}:{line}: is not TOML: {error}") from error
 
     def suite(self) -> Suite:
-        blocks = {"problem": self._blocks("problem"), "solver": self._blocks("solver")}
         settings: dict[str, Any] = {}
+        allowed = ("about", "problem", "solver", *_RIGHT)
         for key, value in self.content.items():
             with self._at(key):
-                if key not in ("about", *blocks, *_RIGHT):
-                    raise nearest(key, ("about", *blocks, *_RIGHT), "key")
+                if key not in allowed:
+                    raise nearest(key, allowed, "key")
                 require(key != "about" or isinstance(value, str), "about must be text")
                 if key in _RIGHT:
                     settings[key] = value
                     Settings(**settings)
+        blocks = {kind: self._blocks(kind) for kind in ("problem", "solver")}
         problems = [spec for k, block in enumerate(blocks["problem"]) for spec in self._problems(k, block)]
         entries = [
             entry
