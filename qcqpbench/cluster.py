@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
 from . import __version__
@@ -51,7 +51,7 @@ class DaskPool:
                     found.append(Running(str(worker), job, self._since.setdefault(str(key), now)))
         return found
 
-    def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
+    def run(self, jobs: Iterable[Job]) -> Generator[Outcome, None, None]:
         distributed = _distributed()
         with contextlib.ExitStack() as stack:
             target: Any = self.address
@@ -72,7 +72,7 @@ class DaskPool:
             stack.callback(self._leave)
             yield from self._run(iter(jobs))
 
-    def _run(self, jobs: Iterator[Job]) -> Iterator[Outcome]:
+    def _run(self, jobs: Iterator[Job]) -> Generator[Outcome, None, None]:
         distributed = _distributed()
         finished = distributed.as_completed(loop=self._client.loop)
         tries: dict[str, int] = {}

@@ -3,7 +3,7 @@
 import queue
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -27,7 +27,7 @@ class Running:
 class Pool(Protocol):
     """What runs jobs: `LocalPool` here, `DaskPool` on a cluster."""
 
-    def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
+    def run(self, jobs: Iterable[Job]) -> Generator[Outcome, None, None]:
         """Each job's outcome, in the order they finish; takes jobs as it needs them. Closing it ends what runs."""
 
     def running(self) -> list[Running]:
@@ -54,7 +54,7 @@ class LocalPool:
     def running(self) -> list[Running]:
         return list(self._running.values())
 
-    def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
+    def run(self, jobs: Iterable[Job]) -> Generator[Outcome, None, None]:
         todo, taking = iter(jobs), threading.Lock()
         # Short, so that outcomes do not pile up if the caller is slow to take them.
         done: queue.Queue[Outcome | BaseException | None] = queue.Queue(self.workers)
