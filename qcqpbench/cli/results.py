@@ -43,11 +43,12 @@ def _verify(options: argparse.Namespace) -> int:
             differences += len(checked.differences)
             for each in checked.differences:
                 if each.name == "problem":
-                    print(f"{each.found}: its {checked.rows} rows cannot be verified")
+                    print(f"{each.found}: rows that cannot be verified: {checked.rows}")
                     continue
                 start = f"{each.row['solver']} start {each.row['start']} on {checked.problem}"
                 print(f"run {each.row['id']}: {each.name} is {each.found!r}, stored is {each.stored!r} ({start})")
-    print(f"{options.file}: {rows} rows, {points} points judged again, {differences} differences")
+    verdict = f"{differences} differ" if differences else "all as stored"
+    print(f"{options.file}: {rows} rows, {points} points judged again: {verdict}")
     return FAILED if differences else DONE
 
 
