@@ -67,10 +67,11 @@ def test_the_commit_is_the_checkouts(tmp_path: Path, monkeypatch: pytest.MonkeyP
     folder = tmp_path / "package"
     folder.mkdir()
     (folder / "__init__.py").write_text("")
+    git(tmp_path, "commit", "-qm", "first", "--allow-empty")
     # Inside a checkout, but no part of it, as in an environment that stands in somebody's project.
     assert module._commit(folder) == (None, None)
     git(tmp_path, "add", ".")
-    git(tmp_path, "commit", "-qm", "first")
+    git(tmp_path, "commit", "-qm", "second")
     commit = git(tmp_path, "rev-parse", "HEAD")
     assert module._commit(folder) == (commit, False)
     (folder / "new.py").write_text("")

@@ -233,6 +233,14 @@ def test_skipped_runs_are_to_be_run_again(tmp_path: Path) -> None:
         assert store.finished() == {JOB.key}
 
 
+def test_a_skipped_row_of_another_machine_does_not_hide_a_finished_one(tmp_path: Path) -> None:
+    fill(tmp_path / "a.db", outcome())
+    fill(tmp_path / "b.db", outcome(termination=Termination.SKIPPED, begun=NOW + 1))
+    with Store(tmp_path / "a.db", write=True) as store:
+        assert store.merge(tmp_path / "b.db") == 1
+        assert [row["termination"] for row in store.rows()] == ["finished"]
+
+
 def test_a_skipped_row_makes_way_for_another_version(tmp_path: Path) -> None:
     """What is not installed has no version, so its key differs from the one it will have."""
     path, missing = tmp_path / "a.db", replace(JOB, version="scipy ?")

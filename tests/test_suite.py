@@ -109,7 +109,7 @@ def test_a_block_overrides_the_settings(tmp_path: Path) -> None:
 
 
 def test_the_last_block_for_a_solver_counts(tmp_path: Path) -> None:
-    suite = load(tmp_path, BASE + '[[solver]]\nname = "gip"\nstarts = 3\nwhere.load = 1\n')
+    suite = load(tmp_path, BASE + '[[solver]]\nname = "gip"\nstarts = 3\ntime_limit = 5\nwhere.load = 1\n')
     specs = [family(f"parity[m=3,load={load}]").spec for load in (0.5, 1)]
     assert listed(suite) == [(specs[0], "gip", k) for k in range(2)] + [(specs[1], "gip", k) for k in range(3)]
 
