@@ -126,8 +126,14 @@ def _uri(path: Path, options: str) -> str:
     return f"{path.absolute().as_uri()}?{options}"
 
 
+def _beside(path: Path, suffix: str) -> Path:
+    """A file that goes with a results file, whatever link it was named by."""
+    real = path.resolve()
+    return real.with_name(f"{real.name}{suffix}")
+
+
 def _wal(path: Path) -> Path:
-    return path.with_name(f"{path.name}-wal")
+    return _beside(path, "-wal")
 
 
 def _has_wal(path: Path) -> bool:
@@ -207,7 +213,7 @@ def _migrate(connection: sqlite3.Connection) -> None:
 @contextlib.contextmanager
 def _only_writer(path: Path) -> Iterator[None]:
     """Hold the lock of the one who may write. It dies with the process; a file that is left behind locks nobody out."""
-    name = path.with_name(f"{path.name}-lock")
+    name = _beside(path, "-lock")
     while True:
         with name.open("a+") as file:
             try:

@@ -472,6 +472,18 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
     Store(path, write=True).close()
 
 
+def test_a_link_is_the_file_it_leads_to(tmp_path: Path) -> None:
+    path, link = tmp_path / "a.db", tmp_path / "other" / "link.db"
+    link.parent.mkdir()
+    fill(path, outcome())
+    link.symlink_to(path)
+    with Store(path, write=True), pytest.raises(QcqpbenchError, match=r"link\.db: process .* is writing to it"):
+        Store(link, write=True)
+    fill(link, outcome(replace(JOB, start=1)))
+    assert len(rows(path)) == 2
+    assert beside(path) == ["a.db", "other"] and beside(link) == ["link.db"]
+
+
 def test_a_reader_cannot_write(tmp_path: Path) -> None:
     fill(tmp_path / "a.db", outcome())
     with Store(tmp_path / "a.db") as store, pytest.raises(QcqpbenchError, match="readonly"):
