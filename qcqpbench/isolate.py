@@ -58,6 +58,7 @@ from qcqpbench.worker import serve
 serve(pipe, board, folder)
 """
 _WORKER = "QCQPBENCH_WORKER"
+_START_TRIES = 10
 
 
 @dataclass(frozen=True)
@@ -184,23 +185,13 @@ class Worker:
 
     def _ask(self, request: Request) -> Answer | Ended | str:
         pipe, control = self._start()
-        try:
+        with contextlib.suppress(OSError):
+            # If it is dead, we shall hear how it died.
             pipe.send(_main_module(request.solver))
             pipe.send(request)
-            # Both, since a child of the solver may hold the worker's end of the pipe open.
-            ready = wait([pipe, control])
-            answer: Any = pipe.recv() if pipe in ready else None
-        except (EOFError, OSError):
-            answer = None
-        if answer is None:
-            try:
-                answer = control.recv()
-            except (EOFError, OSError):
-                answer = Ended("lost", "its keeper was killed")
+        answer = self._receive(pipe, control)
         if isinstance(answer, Ended) or (isinstance(answer, Answer) and answer.fresh):
             self.stop()
-        if self._interrupted:
-            raise StoppedError
         if isinstance(answer, QcqpbenchError):
             raise answer
         result: Answer | Ended | str = answer
@@ -212,11 +203,36 @@ class Worker:
         if self._process is None or self._pipe is None or self._control is None:
             guarded = _WORKER not in os.environ
             require(guarded, "a worker starts no workers; does the script need `if __name__ == '__main__':`?")
-            with self._starting:
-                if self._interrupted:
-                    raise StoppedError
-                self._pipe, self._control, self._process = _spawn(self.threads)
+            for _ in range(_START_TRIES):
+                with self._starting:
+                    if self._interrupted:
+                        raise StoppedError
+                    self._pipe, self._control, self._process = _spawn(self.threads)
+                ended = self._receive(self._pipe, self._control)
+                if not isinstance(ended, Ended):
+                    return self._pipe, self._control
+                self.stop()
+                if ended.how.startswith("exit code"):
+                    # It was not killed, so it will not do better.
+                    break
+            reason = (ended.output.strip().splitlines() or [ended.how])[-1]
+            raise QcqpbenchError(f"a worker process died at its start: {reason}")
         return self._pipe, self._control
+
+    def _receive(self, pipe: Connection, control: Connection) -> Any:
+        """What the worker sends, or how it ended."""
+        try:
+            # Both, since a child of the solver may hold the worker's end of the pipe open.
+            ready = wait([pipe, control])
+            answer = pipe.recv() if pipe in ready else control.recv()
+        except (EOFError, OSError):
+            try:
+                answer = control.recv()
+            except (EOFError, OSError):
+                answer = Ended("lost", "its keeper was killed")
+        if self._interrupted:
+            raise StoppedError
+        return answer
 
 
 def _spawn(threads: int) -> tuple[Connection, Connection, subprocess.Popen[bytes]]:
@@ -253,7 +269,9 @@ def _verdict(ended: Ended, request: Request) -> tuple[Termination, str]:
 
 def _main_module(solver: Solver | str) -> dict[str, Any] | None:
     """What a worker needs to import the user's script, if the solver is defined there."""
-    return spawn.get_preparation_data("worker") if type(solver).__module__ == "__main__" else None
+    if type(solver).__module__ != "__main__":
+        return None
+    return {key: value for key, value in spawn.get_preparation_data("").items() if key.startswith("init_main")}
 
 
 def _pair() -> tuple[Connection, Connection]:

@@ -113,6 +113,7 @@ def keep(control: Connection, pipe: Connection, threads: int) -> tuple[Board, Pa
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != me:
             os._exit(1)
+        write_to(folder / OUTPUT)
         if cpus:
             os.sched_setaffinity(0, cpus)
         return board, folder
@@ -187,6 +188,15 @@ class _Keeper:
         with contextlib.suppress(OSError):
             if (self.folder / OUTPUT).stat().st_size > _MOST_OUTPUT:
                 os.truncate(self.folder / OUTPUT, 0)
+
+
+def write_to(path: Path) -> None:
+    """Let an empty file take what is written to stdout and stderr, also by libraries and by child processes."""
+    file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_TRUNC, 0o600)
+    for stream in (1, 2):
+        os.dup2(file, stream)
+    if file > 2:
+        os.close(file)
 
 
 def tail(path: Path) -> str:

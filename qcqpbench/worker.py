@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from .attempt import Attempt, describe_error, judge_reported, random_start, solve
 from .errors import QcqpbenchError, require
 from .job import load_problem
-from .keeper import BUILDING, IDLE, JUDGING, OUTPUT, PREPARING, REPORTS, SOLVING, Board, left_behind, tail
+from .keeper import BUILDING, IDLE, JUDGING, OUTPUT, PREPARING, REPORTS, SOLVING, Board, left_behind, tail, write_to
 from .maxmargin import MaxMargin
 from .qcqp import QCQP
 from .registry import solver as named_solver
@@ -37,6 +37,7 @@ BUILD_SECONDS = 30.0
 # Of the looks at a run, those that must have seen too many threads before it is said: a look can catch two threads that
 # take turns.
 _OFTEN = 0.1
+READY = "ready"
 # Records of the reported points: seconds, number of values; then the values.
 _RECORD = struct.Struct("<dq")
 
@@ -78,15 +79,14 @@ class Answer:
 
 def serve(pipe: Connection, board: Board, folder: Path) -> None:
     """Answer requests until there are no more."""
-    _write_to(folder / OUTPUT)
     faulthandler.enable()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError):
         # Should the machine run out of memory, let it end a solver and not the driver or its shell.
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        pipe.send(READY)
         while True:
-            board.begin(IDLE)
             board.clear()
             main = pipe.recv()
             content = pipe.recv_bytes()
@@ -101,6 +101,8 @@ def serve(pipe: Connection, board: Board, folder: Path) -> None:
             except BaseException as error:
                 # Also SystemExit and KeyboardInterrupt, which are the solver's here: Ctrl-C does not reach us.
                 answer = describe_error(error)
+            # From here on, its death is not the run's.
+            board.begin(IDLE)
             pipe.send(answer)
 
 
@@ -236,7 +238,7 @@ def _read(reports: bytes) -> list[tuple[float, Array]]:
 def _contained(folder: Path) -> Iterator[Path]:
     """An empty working directory, and an empty file for the output."""
     home = os.open(".", os.O_RDONLY | os.O_CLOEXEC)
-    _write_to(folder / OUTPUT)
+    write_to(folder / OUTPUT)
     # Emptied and not removed: that takes milliseconds on some file systems.
     place = folder / "work"
     place.mkdir(exist_ok=True)
@@ -248,15 +250,6 @@ def _contained(folder: Path) -> Iterator[Path]:
         os.close(home)
         if os.listdir(place):  # noqa: PTH208
             shutil.rmtree(place, ignore_errors=True)
-
-
-def _write_to(path: Path) -> None:
-    """Let an empty file take what is written to stdout and stderr, also by libraries and by child processes."""
-    file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_TRUNC, 0o600)
-    for stream in (1, 2):
-        os.dup2(file, stream)
-    if file > 2:
-        os.close(file)
 
 
 def _limit_data(limit: int) -> None:

@@ -23,6 +23,7 @@ from qcqpbench.status import Termination
 Array = NDArray[np.float64]
 Kind = Literal[
     "fine",
+    "nap",
     "segfault",
     "exit",
     "abort",
@@ -32,13 +33,17 @@ Kind = Literal[
     "stop",
     "grab",
     "fill",
+    "fill_a_little",
     "threads",
     "child",
     "daemon",
     "fork_and_crash",
     "chatter",
     "kill_keeper",
+    "count_and_die",
+    "say_threads",
     "build",
+    "build_error",
 ]
 
 
@@ -62,17 +67,28 @@ class Hostile(TaskSolver):
     def build(self, problem: MaxMargin) -> Run:
         if self.kind == "build":
             time.sleep(self.seconds)
+        if self.kind == "build_error":
+            raise ValueError("cannot build")
 
         def run(start: Array, budget: Budget) -> Solution:
             print("begun", flush=True)
             budget.report(start)
-            self._misbehave()
+            self._misbehave(budget)
             return Solution(start, Termination.FINISHED, float(problem.margin(start)))
 
         return run
 
-    def _misbehave(self) -> None:  # noqa: PLR0912
+    def _misbehave(self, budget: Budget) -> None:  # noqa: PLR0912, PLR0915
         match self.kind:
+            case "nap":
+                time.sleep(self.seconds)
+            case "say_threads":
+                print(os.environ["OMP_NUM_THREADS"], budget.threads)
+            case "count_and_die":
+                home = os.environ["PYTHONPATH"].split(":")[0]
+                with Path(home, "tries").open("a") as file:
+                    file.write("x")
+                os.kill(os.getpid(), signal.SIGKILL)
             case "segfault":
                 ctypes.string_at(0)
             case "exit":
@@ -96,6 +112,8 @@ class Hostile(TaskSolver):
                 hoard: list[bytearray] = []
                 while len(hoard) < 5000:
                     hoard.append(bytearray(b"1") * 10_000_000)
+            case "fill_a_little":
+                bytearray(b"1") * 200_000_000
             case "threads":
                 until = time.monotonic() + self.seconds
                 threads = [threading.Thread(target=_multiply, args=(until,)) for _ in range(8)]

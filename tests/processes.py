@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from collections.abc import Container
 from pathlib import Path
 
 MARK = "QCQPBENCH_TEST_MARK"
@@ -17,9 +18,18 @@ def marked(mark: str) -> dict[int, str]:
     return found
 
 
-def none_left(mark: str, seconds: float = 20.0) -> dict[int, str]:
-    """What still runs with the mark once there was time to end."""
+def children(parent: int) -> list[int]:
+    found = []
+    for folder in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if folder.name.isdigit() and int((folder / "stat").read_text().rpartition(")")[2].split()[1]) == parent:
+                found.append(int(folder.name))
+    return found
+
+
+def none_left(mark: str, but: Container[int] = (), seconds: float = 20.0) -> dict[int, str]:
+    """What still runs with the mark once there was time to end, but for those that may."""
     deadline = time.monotonic() + seconds
-    while (left := marked(mark)) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    while (left := {pid: name for pid, name in marked(mark).items() if pid not in but}) and time.monotonic() < deadline:
+        time.sleep(0.02)
     return left

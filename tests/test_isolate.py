@@ -1,25 +1,34 @@
+import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import qcqpbench
+from qcqpbench.attempt import random_start
 from qcqpbench.errors import QcqpbenchError
 from qcqpbench.isolate import Worker
 from qcqpbench.status import Termination
 from qcqpbench.worker import GRACE
 from tests.bad_solvers import Exits, Fine, IgnoresTheTimeLimit, IsKilled, LeavesFiles, Prints
+from tests.hostile import Hostile, Kind
+from tests.processes import MARK, children, none_left
 
-TASK = qcqpbench.problem("covariance_perceptron[m=3,p=3,seed=1,ensemble=gaussian]")
+TASK: Any = qcqpbench.problem("covariance_perceptron[m=3,p=3,seed=1,ensemble=gaussian]")
+
+THIS_TEST = f"isolate-{os.getpid()}"
 
 
 @pytest.fixture(scope="module")
 def worker() -> Iterator[Worker]:
-    with Worker() as worker:
+    with pytest.MonkeyPatch.context() as environment, Worker() as worker:
+        environment.setenv(MARK, THIS_TEST)
         yield worker
 
 
@@ -60,6 +69,137 @@ def test_a_hang_is_ended_after_the_limit(worker: Worker) -> None:
     assert late.message == f"killed while solving, {GRACE:g} s past its limit of 0.5 s"
     # A limit on the harness' own promise, far from what a busy machine adds.
     assert time.monotonic() - begin < 30
+
+
+@pytest.mark.parametrize(
+    ("kind", "termination", "message"),
+    [
+        ("segfault", Termination.CRASHED, "its process died: SIGSEGV"),
+        ("exit", Termination.CRASHED, "its process died: exit code 3"),
+        ("abort", Termination.CRASHED, "its process died: SIGABRT"),
+        ("spin", Termination.TIME_LIMIT, "killed while solving"),
+        ("spin_in_c", Termination.TIME_LIMIT, "killed while solving"),
+        ("sleep_in_c", Termination.TIME_LIMIT, "killed while solving"),
+        ("stop", Termination.TIME_LIMIT, "killed while solving"),
+        ("chatter", Termination.TIME_LIMIT, "killed while solving"),
+        ("grab", Termination.MEMORY_LIMIT, "MemoryError: Unable to allocate 46.6 GiB"),
+        ("fill", Termination.MEMORY_LIMIT, "killed while solving: used"),
+        ("child", Termination.FINISHED, "left 1 process behind: sleep"),
+        ("daemon", Termination.FINISHED, "left 1 process behind: sleep"),
+        ("fork_and_crash", Termination.CRASHED, "its process died: SIGSEGV; left 1 process behind: sleep"),
+    ],
+)
+def test_the_worst_costs_one_attempt(worker: Worker, kind: Kind, termination: Termination, message: str) -> None:
+    """Each has the right status, what it printed, and the point it reported; nothing is left, the next run is fine."""
+    limit = 20.0 if kind == "fill" else 0.4
+    isolated = worker.attempt(TASK, Hostile(kind), time_limit=limit, memory_limit=600_000_000)
+    attempt = isolated.attempt
+    assert (attempt.termination, attempt.message[: len(message)]) == (termination, message)
+    assert (isolated.output[:6] == "begun\n") != (kind == "chatter") and len(isolated.output) <= 4000
+    assert attempt.margin == pytest.approx(float(TASK.margin(random_start(TASK))), abs=1e-14)
+    assert worker.attempt(TASK, Hostile()).attempt.termination is Termination.FINISHED
+    assert worker._process is not None
+    assert none_left(THIS_TEST, but=(worker._process.pid, process_of(worker))) == {}
+
+
+def test_a_segfault_leaves_a_traceback(worker: Worker) -> None:
+    assert "Segmentation fault" in worker.attempt(TASK, Hostile("segfault")).output
+
+
+def test_an_endless_build_is_ended(worker: Worker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The least time for it is made short in the worker by a module that comes before ours."""
+    (tmp_path / "sitecustomize.py").write_text("import qcqpbench.worker\nqcqpbench.worker.BUILD_SECONDS = 0.5\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    worker.stop()
+    attempt = worker.attempt(TASK, Hostile("build"), time_limit=0.1).attempt
+    assert attempt.termination is Termination.TIME_LIMIT
+    assert attempt.message.startswith("killed while building") and attempt.build_seconds is not None
+    worker.stop()
+
+
+def test_more_threads_than_given_are_noted_and_gain_nothing(worker: Worker) -> None:
+    attempt = worker.attempt(TASK, Hostile("threads", seconds=1.5)).attempt
+    assert attempt.termination is Termination.FINISHED
+    assert "was given 1" in attempt.message and attempt.details is not None
+    assert float(attempt.details["threads_seen"]) > 1
+    # Eight threads, one CPU.
+    assert attempt.cpu_seconds is not None and attempt.solve_seconds is not None
+    assert len(os.sched_getaffinity(0)) == 1 or attempt.cpu_seconds < 1.2 * attempt.solve_seconds
+
+
+def test_threads_are_not_noted_where_they_are_given() -> None:
+    with Worker(threads=8) as worker:
+        assert worker.attempt(TASK, Hostile("threads", seconds=0.5)).attempt.message == ""
+
+
+def test_workers_have_cpus_of_their_own() -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("needs 2 CPUs")
+    with Worker() as one, Worker() as two:
+        found = []
+        for worker in (one, two):
+            worker.attempt(TASK, Fine())
+            found.append(os.sched_getaffinity(process_of(worker)))
+    assert all(len(each) == 1 for each in found)
+
+
+def process_of(worker: Worker) -> int:
+    """The process that runs the solver: the child of the one we have started."""
+    assert worker._process is not None
+    (pid,) = children(worker._process.pid)
+    return pid
+
+
+def test_the_peak_of_memory_is_that_of_the_run(worker: Worker) -> None:
+    before = worker.attempt(TASK, Hostile()).attempt.peak_memory_bytes
+    large = worker.attempt(TASK, Hostile("fill_a_little")).attempt.peak_memory_bytes
+    after = worker.attempt(TASK, Hostile()).attempt.peak_memory_bytes
+    assert before is not None and large is not None and after is not None
+    assert large > before + 150_000_000 and after < before + 50_000_000
+
+
+def test_a_worker_whose_keeper_is_killed_is_lost_and_replaced(worker: Worker) -> None:
+    lost = worker.attempt(TASK, Hostile("kill_keeper"))
+    assert lost.lost and lost.attempt.termination is Termination.CRASHED
+    assert worker.attempt(TASK, Hostile()).attempt.termination is Termination.FINISHED
+
+
+def test_a_worker_that_died_between_runs_is_replaced(worker: Worker) -> None:
+    worker.attempt(TASK, Hostile())
+    os.kill(process_of(worker), signal.SIGKILL)
+    assert worker.attempt(TASK, Hostile()).attempt.termination is Termination.FINISHED
+
+
+def test_a_worker_that_cannot_start_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And not a crash of every run."""
+    (tmp_path / "numpy.py").write_text("raise ImportError('broken')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with Worker() as worker, pytest.raises(QcqpbenchError, match="died at its start: ImportError: broken"):
+        worker.attempt(TASK, Fine())
+
+
+@pytest.mark.parametrize(
+    ("guard", "outcome"), [("if __name__ == '__main__':", "finished"), ("if True:", "a worker starts no workers")]
+)
+def test_a_solver_of_the_main_script(tmp_path: Path, guard: str, outcome: str) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(f"""
+import qcqpbench
+from dataclasses import dataclass
+from qcqpbench.isolate import Worker
+from tests.bad_solvers import Fine
+
+@dataclass(frozen=True)
+class Mine(Fine):
+    name = "mine"
+
+{guard}
+    with Worker() as worker:
+        print(worker.attempt(qcqpbench.problem("covariance_perceptron[m=3,p=3]"), Mine()).attempt.termination)
+""")
+    variables = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+    done = subprocess.run([sys.executable, script], env=variables, capture_output=True, text=True, check=False)
+    assert outcome in done.stdout + done.stderr
 
 
 def test_a_wrong_start_is_wrong_usage(worker: Worker) -> None:
