@@ -15,6 +15,7 @@ import contextlib
 import json
 import math
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -93,6 +94,7 @@ class Worker:
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Connection | None = None
         self._control: Connection | None = None
+        self._folder: str | None = None
 
     def __enter__(self) -> "Worker":
         return self
@@ -146,6 +148,10 @@ class Worker:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        if self._folder is not None:
+            # Its keeper has removed it, unless that was killed itself.
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
 
     def interrupt(self) -> None:
         """End the process for good, from another thread than the one that waits for it; that gets a StoppedError."""
@@ -210,6 +216,7 @@ class Worker:
                     self._pipe, self._control, self._process = _spawn(self.threads)
                 ended = self._receive(self._pipe, self._control)
                 if not isinstance(ended, Ended):
+                    self._folder = str(ended)
                     return self._pipe, self._control
                 self.stop()
                 if ended.how.startswith("exit code"):

@@ -77,7 +77,7 @@ class Ended:
 
     reason          deadline, memory, died, or lost: we do not know
     how             a signal's name or an exit code
-    phase           of PHASES, and the seconds it was in it
+    phase           of PHASES, and the seconds it was in it, until all was dead
     left            the names of processes it had started that still ran
     output          the end of what it printed
     reports         the points it had reported, as `qcqpbench.worker` writes them
@@ -138,14 +138,14 @@ class _Keeper:
         if not reason:
             return
         board = self.board
-        phase, seconds = PHASES[int(board.phase)], time.monotonic() - board.since
+        phase, since = PHASES[int(board.phase)], board.since
         left = tuple(sorted(_name(pid) for pid in _descendants(os.getpid()) if pid != self.worker))
         code, cpu = _end_all(self.worker)
         ended = Ended(
             reason=reason,
             how=signal.Signals(-code).name if code < 0 else f"exit code {code}",
             phase=phase,
-            seconds=seconds,
+            seconds=time.monotonic() - since,
             cpu_seconds=max(0.0, cpu - board.cpu),
             peak_memory_bytes=int(board.memory),
             left=left,

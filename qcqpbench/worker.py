@@ -37,7 +37,6 @@ BUILD_SECONDS = 30.0
 # Of the looks at a run, those that must have seen too many threads before it is said: a look can catch two threads that
 # take turns.
 _OFTEN = 0.1
-READY = "ready"
 # Records of the reported points: seconds, number of values; then the values.
 _RECORD = struct.Struct("<dq")
 
@@ -85,7 +84,8 @@ def serve(pipe: Connection, board: Board, folder: Path) -> None:
         # Should the machine run out of memory, let it end a solver and not the driver or its shell.
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        pipe.send(READY)
+        # That it is ready, and where.
+        pipe.send(str(folder))
         while True:
             board.clear()
             main = pipe.recv()

@@ -1,0 +1,69 @@
+"""What the runner costs and how late it is, as a share of what it may; nothing here asserts a time."""
+
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import qcqpbench
+from qcqpbench.isolate import Worker
+from qcqpbench.job import Job, Outcome
+from qcqpbench.runner import LocalPool
+from tests.hostile import Hostile, Kind, install
+
+SPEC = "covariance_perceptron[m=10,p=20,seed=1]"
+RUNS = 2000
+
+
+@pytest.fixture(autouse=True)
+def with_hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    install(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+
+
+def test_overhead(benchmark: Any) -> None:
+    """The median of what a trivial run takes over the solver's own time, against 5 ms."""
+    task, solver = qcqpbench.problem(SPEC), Hostile()
+    limits: dict[str, Any] = {"time_limit": 60.0, "memory_limit": 4 * 10**9}
+    jobs = [Job(SPEC, task.id, solver.spec, solver.version(), None, number, **limits) for number in range(RUNS)]
+    overheads = []
+    with Worker() as worker:
+        worker.run(jobs[0])
+        for job in jobs:
+            begin = time.perf_counter()
+            attempt = worker.run(job).attempt
+            taken = time.perf_counter() - begin
+            overheads.append(taken - (attempt.build_seconds or 0.0) - (attempt.solve_seconds or 0.0))
+        benchmark.extra_info.update(ratio=statistics.median(overheads) / 5e-3, limit=1.0)
+        benchmark.pedantic(worker.run, (jobs[0],), rounds=20)
+
+
+def test_a_pool_of_two(benchmark: Any) -> None:
+    """The same through the pool's two workers, all of the time counted, against 5 ms a run and worker."""
+    task, solver = qcqpbench.problem(SPEC), Hostile()
+
+    def run() -> list[Outcome]:
+        jobs = (Job(SPEC, task.id, solver.spec, solver.version(), None, number) for number in range(RUNS))
+        return list(LocalPool(2).run(jobs))
+
+    begin = time.perf_counter()
+    run()
+    benchmark.extra_info.update(ratio=2 * (time.perf_counter() - begin) / RUNS / 5e-3, limit=1.0)
+    benchmark.pedantic(run, rounds=1)
+
+
+@pytest.mark.parametrize("kind", ["spin", "spin_in_c", "sleep_in_c", "stop", "chatter", "threads"])
+def test_deadline(benchmark: Any, kind: Kind) -> None:
+    """The latest of 5 ends after the deadline, against 0.5 s."""
+    task, limit = qcqpbench.problem(SPEC), 0.5
+    late = []
+    with Worker() as worker:
+        for _ in range(5):
+            attempt = worker.attempt(task, Hostile(kind), time_limit=limit).attempt
+            late.append((attempt.solve_seconds or 0.0) - limit)
+        benchmark.extra_info.update(ratio=max(late) / 0.5, limit=1.0)
+        benchmark.pedantic(worker.attempt, (task, Hostile()), rounds=3)
