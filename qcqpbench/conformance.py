@@ -44,9 +44,9 @@ class Check:
 def check_solver(solver: str | Solver) -> list[Check]:
     """Run a solver on everything it accepts, each time in a worker process, and judge every answer.
 
-    It fails if it raises, crashes, prints, leaves files behind, claims an objective that its point does not have,
-    claims to have solved a problem with an infeasible point, proves a bound that a known point beats, misses a known
-    optimum from all starts, or ignores its time limit.
+    It fails if it raises, crashes, prints, leaves files or processes behind, runs more threads than it was given, claims
+    an objective that its point does not have, claims to have solved a problem with an infeasible point, proves a bound
+    that a known point beats, misses a known optimum from all starts, or ignores its time limit.
     """
     solver = named_solver(solver) if isinstance(solver, str) else solver
     status, reason = solver.availability()
@@ -190,7 +190,9 @@ def _manners(isolated: Isolated) -> str:
         return f"{attempt.termination}: {attempt.message}"
     if isolated.output:
         return f"printed {isolated.output[:80]!r}"
-    return f"left files behind: {', '.join(isolated.files)}" if isolated.files else ""
+    if isolated.files:
+        return f"left files behind: {', '.join(isolated.files)}"
+    return "; ".join(isolated.notes)
 
 
 def _behaviour(solver: Solver, case: Case, isolated: Isolated) -> str:

@@ -315,10 +315,11 @@ def _prctl(option: int, value: int) -> None:
 
 def _claim_cpus(count: int) -> tuple[set[int], list[int]]:
     """CPUs of our own among all workers of this user here, as long as there are enough: them, and locked files."""
-    if not _LINUX or count >= len(os.sched_getaffinity(0)):
+    if not _LINUX or count >= min(len(os.sched_getaffinity(0)), _cpu_quota()):
         return set(), []
     claimed, claims = set[int](), list[int]()
-    allowed = sorted(os.sched_getaffinity(0), key=_sibling)
+    # In any order: in containers that do not see each other's claims, all would begin with the same CPU.
+    allowed = sorted(os.sched_getaffinity(0), key=lambda cpu: (_is_second(cpu), random.random()))
     with contextlib.suppress(OSError):
         folder = Path(tempfile.gettempdir(), f"qcqpbench-cpus-{os.getuid()}")
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -337,11 +338,19 @@ def _claim_cpus(count: int) -> tuple[set[int], list[int]]:
     return claimed | set(random.sample(others, count - len(claimed))), claims
 
 
-def _sibling(cpu: int) -> tuple[int, int]:
-    """Sorts the first CPU of every core before the second of any."""
+def _is_second(cpu: int) -> bool:
+    """Whether it shares its core with a CPU of a lower number."""
     try:
         text = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text(encoding="ascii")
-        first = int(text.replace("-", ",").split(",")[0])
+        return cpu != int(text.replace("-", ",").split(",")[0])
     except (OSError, ValueError):
-        return 0, cpu
-    return int(cpu != first), cpu
+        return False
+
+
+def _cpu_quota() -> float:
+    """How many CPUs' time the container may use, by the clock and not by number; it needs no binding to so many."""
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+        return float(quota) / float(period)
+    except (OSError, ValueError):
+        return math.inf

@@ -45,7 +45,7 @@ class Budget:
 
     time_limit   seconds
     threads      BLAS and OpenMP threads
-    trace        what was reported: (seconds, point); if it gets long, every second point goes
+    trace        what was reported: (seconds, point); if it gets long, points go, evenly in log(seconds)
     """
 
     def __init__(self, time_limit: float = math.inf, threads: int = 1, watch: Watch | None = None) -> None:
@@ -70,9 +70,15 @@ class Budget:
         """Keep a point on the way, with its time, for the margin against time. A run that has to be killed is judged by
         the best of the last points."""
         if len(self.trace) >= _MOST_POINTS:
-            del self.trace[::2]
+            self._thin()
         self.trace.append((self.seconds(), np.array(x)))
         self._watch.reported(self.trace)
+
+    def _thin(self) -> None:
+        """Keep at most half of the points, evenly in log(seconds), with the first and the last."""
+        seconds = np.maximum([seconds for seconds, _ in self.trace], 1e-6)
+        wanted = np.searchsorted(seconds, np.geomspace(seconds[0], seconds[-1], _MOST_POINTS // 2 - 1))
+        self.trace = [self.trace[k] for k in sorted({0, *wanted.tolist(), len(self.trace) - 1}) if k < len(self.trace)]
 
 
 Run = Callable[[Array, Budget], Solution]

@@ -136,3 +136,16 @@ def test_a_record_is_json() -> None:
 def test_wrong_usage_is_an_error(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(QcqpbenchError, match=message):
         solve(**{"problem": TASK, **arguments})
+
+
+def test_a_long_trace_is_thinned_evenly_in_the_logarithm_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    budget = Budget()
+    clock = iter(np.geomspace(1e-3, 1e3, 50_000))
+    monkeypatch.setattr(budget, "seconds", lambda: float(next(clock)))
+    for number in range(50_000):
+        budget.report(np.array([float(number)]))
+    seconds = np.array([seconds for seconds, _ in budget.trace])
+    assert len(seconds) <= 1000 and seconds[0] == 1e-3 and seconds[-1] == pytest.approx(1e3)
+    assert [int(x[0]) for _, x in budget.trace][-1] == 49_999
+    counts, _ = np.histogram(np.log10(seconds), 6)
+    assert counts.min() > 20
