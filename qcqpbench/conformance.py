@@ -44,9 +44,9 @@ class Check:
 def check_solver(solver: str | Solver) -> list[Check]:
     """Run a solver on everything it accepts, each time in a worker process, and judge every answer.
 
-    It fails if it raises, crashes, prints, leaves files or processes behind, runs more threads than it was given, claims
-    an objective that its point does not have, claims to have solved a problem with an infeasible point, proves a bound
-    that a known point beats, misses a known optimum from all starts, or ignores its time limit.
+    It fails if it raises, crashes, prints, leaves files or processes behind, runs more threads than it was given,
+    claims an objective that its point does not have, claims to have solved a problem with an infeasible point, proves
+    a bound that a known point beats, misses a known optimum from all starts, or ignores its time limit.
     """
     solver = named_solver(solver) if isinstance(solver, str) else solver
     status, reason = solver.availability()
