@@ -172,7 +172,8 @@ class Worker:
         if isinstance(answer, Answer):
             return Isolated(answer.attempt, answer.output, answer.files, answer.notes)
         termination, message = _verdict(answer, request)
-        notes = (describe_left(answer.left),) if answer.left else ()
+        # Where we have ended it, its children were at work with it.
+        notes = (describe_left(answer.left),) if answer.left and answer.reason == "died" else ()
         message = "; ".join([message, *notes])
         attempt = replace(bare, termination=termination, message=message)
         if answer.reason != "lost" and answer.phase not in (PHASES[IDLE], PHASES[PREPARING]):

@@ -32,12 +32,14 @@ Kind = Literal[
     "sleep_in_c",
     "stop",
     "grab",
+    "grab_less",
     "fill",
     "fill_a_little",
     "threads",
     "child",
     "daemon",
-    "fork_and_crash",
+    "daemon_and_crash",
+    "daemon_and_spin",
     "chatter",
     "kill_keeper",
     "count_and_die",
@@ -108,6 +110,8 @@ class Hostile(TaskSolver):
                 os.kill(0, signal.SIGSTOP)
             case "grab":
                 np.empty(50_000_000_000, dtype=np.int8)
+            case "grab_less":
+                np.empty(3_000_000_000, dtype=np.int8)
             case "fill":
                 hoard: list[bytearray] = []
                 while len(hoard) < 5000:
@@ -123,10 +127,14 @@ class Hostile(TaskSolver):
                     thread.join()
             case "child":
                 subprocess.Popen(["sleep", str(self.seconds)])
-            case "daemon" | "fork_and_crash":
+            case "daemon":
                 _daemon(self.seconds)
-                if self.kind == "fork_and_crash":
-                    ctypes.string_at(0)
+            case "daemon_and_crash":
+                _daemon(self.seconds)
+                ctypes.string_at(0)
+            case "daemon_and_spin":
+                _daemon(self.seconds)
+                collections.deque(itertools.repeat(None), maxlen=0)
             case "chatter":
                 while True:
                     print("chatter" * 1000)

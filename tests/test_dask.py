@@ -88,7 +88,13 @@ def test_a_cluster_of_two_processes_here(folder: Path, local: Rows) -> None:
         assert len({row["worker"] for row in store.rows() if row["worker"].startswith("tcp://127.0.0.1:")}) == 2
 
 
-def test_two_workers_over_tcp_one_killed_midway(folder: Path, local: Rows) -> None:
+@pytest.mark.parametrize("failures", [3, 0], ids=["dask tries again", "we try again"])
+def test_two_workers_over_tcp_one_killed_midway(
+    folder: Path, local: Rows, failures: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES", str(failures))
+    (folder / "scheduler.json").unlink(missing_ok=True)
+    file = f"tcp{failures}.db"
     with contextlib.ExitStack() as stack:
 
         def dask(role: str, *options: str) -> subprocess.Popen[str]:
@@ -100,7 +106,7 @@ def test_two_workers_over_tcp_one_killed_midway(folder: Path, local: Rows) -> No
         scheduler = dask("scheduler", "--host", "127.0.0.1", "--port", "0")
         address = wait_for_address(folder / "scheduler.json", scheduler)
         workers = [dask("worker", "--nthreads", "1", "--host", "127.0.0.1") for _ in range(2)]
-        driver = stack.enter_context(start(folder, SCRIPT, "run", "suite.toml", "--dask", address, "-o", "tcp.db"))
+        driver = stack.enter_context(start(folder, SCRIPT, "run", "suite.toml", "--dask", address, "-o", file))
         assert driver.stderr is not None
         line = ""
         while next_line := driver.stderr.readline():
@@ -109,7 +115,7 @@ def test_two_workers_over_tcp_one_killed_midway(folder: Path, local: Rows) -> No
                 # Also its nanny, which would start another one.
                 kill(workers[0])
         assert driver.wait() == 0, line
-    assert rows(folder / "tcp.db") == local
+    assert rows(folder / file) == local
 
 
 def test_an_interrupted_driver_goes_on(folder: Path, local: Rows) -> None:

@@ -18,7 +18,7 @@ from qcqpbench.status import Termination
 from qcqpbench.worker import GRACE
 from tests.bad_solvers import Exits, Fine, IgnoresTheTimeLimit, IsKilled, LeavesFiles, Prints
 from tests.hostile import Hostile, Kind
-from tests.processes import MARK, children, none_left
+from tests.processes import MARK, children, marked, none_left
 
 TASK: Any = qcqpbench.problem("covariance_perceptron[m=3,p=3,seed=1,ensemble=gaussian]")
 
@@ -83,10 +83,11 @@ def test_a_hang_is_ended_after_the_limit(worker: Worker) -> None:
         ("stop", Termination.TIME_LIMIT, "killed while solving"),
         ("chatter", Termination.TIME_LIMIT, "killed while solving"),
         ("grab", Termination.MEMORY_LIMIT, "MemoryError: Unable to allocate 46.6 GiB"),
+        ("grab_less", Termination.MEMORY_LIMIT, "MemoryError: Unable to allocate 2.79 GiB"),
         ("fill", Termination.MEMORY_LIMIT, "killed while solving: used"),
         ("child", Termination.FINISHED, "left 1 process behind: sleep"),
         ("daemon", Termination.FINISHED, "left 1 process behind: sleep"),
-        ("fork_and_crash", Termination.CRASHED, "its process died: SIGSEGV; left 1 process behind: sleep"),
+        ("daemon_and_crash", Termination.CRASHED, "its process died: SIGSEGV; left 1 process behind: sleep"),
     ],
 )
 def test_the_worst_costs_one_attempt(worker: Worker, kind: Kind, termination: Termination, message: str) -> None:
@@ -215,20 +216,20 @@ def test_no_process_is_left() -> None:
     assert process.poll() is not None
 
 
-def test_a_worker_dies_with_its_parent() -> None:
+def test_all_dies_with_the_driver() -> None:
+    """Killed while a solver hangs in C with a daemon started; the worker and its daemon have sessions of their own."""
     program = """
-import os, signal, qcqpbench
+import qcqpbench
 from qcqpbench.isolate import Worker
-from tests.bad_solvers import Fine
-worker = Worker()
-worker.attempt(qcqpbench.problem("covariance_perceptron[m=3,p=3]"), Fine())
-print(worker._process.pid, flush=True)
-os.kill(os.getpid(), signal.SIGTERM)
+from tests.hostile import Hostile
+Worker().attempt(qcqpbench.problem("covariance_perceptron[m=3,p=3]"), Hostile("daemon_and_spin"))
 """
+    mark = f"driver-{os.getpid()}"
     root = Path(__file__).parents[1]
-    done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=False)
-    pid = done.stdout.strip()
-    deadline = time.monotonic() + 20
-    while Path("/proc", pid).exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert pid and not Path("/proc", pid).exists()
+    with subprocess.Popen([sys.executable, "-c", program], cwd=root, env=os.environ | {MARK: mark}) as driver:
+        deadline = time.monotonic() + 60
+        while "sleep" not in marked(mark).values() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert len(marked(mark)) == 4
+        driver.kill()
+    assert none_left(mark) == {}
