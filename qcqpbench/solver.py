@@ -141,7 +141,7 @@ class Solver(Parametrized, ABC):
 
     def version(self) -> str:
         """The versions of the packages it drives, found without importing them."""
-        return ", ".join(f"{module} {_version(module)}" for module in self.requires or ("scipy",))
+        return ", ".join(f"{module} {_version(module)}" for module in self.requires or ("qcqpbench", "scipy"))
 
 
 @cache

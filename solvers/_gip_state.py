@@ -10,16 +10,15 @@ from qcqpbench.maxmargin import MaxMargin, unit_rows
 
 Array = NDArray[np.float64]
 
-# μ of the last path relative to the first one's.
-_SPAN = 0.03
 # Times the number of stabilities, in units of the typical stability: where μ falls faster, and where float32 ends.
 _TAIL, _TAIL_SHRINK, _DOUBLE = 1e-2, 0.2, 1e-4
-# Where paths wait for the others, and how many of them then go on.
-_CHOICE, _CHOSEN = 5e-2, 2
+# Where paths wait for the others, and which part of them then goes on.
+_GATES = ((0.1, 1 / 4), (0.05, 1 / 8), (0.02, 1 / 16))
 # A path has converged at its μ when its squared Newton decrement is below this many μ.
 _DECREMENT = 10.0
 _TO_BOUNDARY, _LONGEST_STEP, _SMALLEST_STEP, _ARMIJO = 0.95, 0.5, 1e-8, 1e-4
-_SHIFTS, _LEAST_SHIFT = 60, 1e-2
+_WARM_UP, _TEMPERATURES, _PACE, _MOMENTUM = 40, (2.0, 0.3), 0.1, 0.9
+_SHIFTS, _FIRST_SHIFT, _LEAST_SHIFT = 60, 2.0, 3e-2
 
 
 class Passes:
@@ -33,28 +32,25 @@ class Passes:
         fits = 1e-12 < self.unit < 1e12
         self.single = task.patterns.astype(np.float32) if mixed and fits else None
         self.symmetric = all(np.array_equal(pattern, pattern.T) for pattern in task.patterns)
+        self.pairs = list(zip(*task.pairs, strict=True))
 
     def _patterns(self, double: bool) -> NDArray[Any]:
         return self.task.patterns if double or self.single is None else self.single
 
-    def jacobian(self, W: Array, double: bool) -> tuple[NDArray[Any], Array]:
-        """∂g/∂W and g for a batch of W, shapes (b, R, n m) and (b, R), R = p N; one pass, two if not symmetric."""
+    def products(self, W: Array, double: bool) -> tuple[NDArray[Any], NDArray[Any], Array]:
+        """w_iᵀP^r and P^r w_i for a batch of W, shapes (p, b, n, m), and the stabilities (b, R), R = p N; one pass, two
+        if the patterns are not symmetric."""
         task, patterns = self.task, self._patterns(double)
         b, n, m, p = len(W), task.n, task.m, task.p
-        w = W.astype(patterns.dtype).reshape(b * n, m)
+        w = W.astype(patterns.dtype)
+        rows = w.reshape(b * n, m)
         # Stacks of small products run at the speed of memory where one product with few columns does not.
-        right = np.matmul(w, patterns).reshape(p, b, n, m)
-        left = right if self.symmetric else np.matmul(patterns, w.T).reshape(p, m, b, n).transpose(0, 2, 3, 1)
-        pairs = list(zip(*task.pairs, strict=True))
-        jacobian = (np.zeros if n > 2 else np.empty)((b, p, len(pairs), n, m), dtype=patterns.dtype)
-        for k, (i, j) in enumerate(pairs):
-            signs = task.labels[:, k].astype(patterns.dtype)[:, None, None]
-            np.multiply(left[:, :, j], signs, out=jacobian[:, :, k, i].swapaxes(0, 1))
-            np.multiply(right[:, :, i], signs, out=jacobian[:, :, k, j].swapaxes(0, 1))
-        g = np.empty((b, p, len(pairs)))
-        for k, (i, _) in enumerate(pairs):
-            g[:, :, k] = np.matmul(jacobian[:, :, k, i], w.reshape(b, n, m)[:, i, :, None])[..., 0]
-        return jacobian.reshape(b, -1, n * m), g.reshape(b, -1)
+        right = np.matmul(rows, patterns).reshape(p, b, n, m)
+        left = right if self.symmetric else np.matmul(patterns, rows.T).reshape(p, m, b, n).transpose(0, 2, 3, 1)
+        g = np.empty((b, p, len(self.pairs)))
+        for k, (i, j) in enumerate(self.pairs):
+            g[:, :, k] = np.matmul(right[:, :, i].swapaxes(0, 1), w[:, j, :, None])[..., 0]
+        return right, left, (g * task.labels).reshape(b, -1)
 
     def mixture(self, weights: Array, double: bool) -> NDArray[Any]:
         """Σ_r λ^r_k ζ^r_k P^r for each pair k and each row of weights (b, R), shape (b, N, m, m); one pass."""
@@ -64,17 +60,49 @@ class Passes:
         return mixed.reshape(len(weights), -1, task.m, task.m)
 
 
-@dataclass
-class _Step:
-    """A direction in (W, t, λ), how far to go, and the barrier's value and slope."""
+def warm_up(passes: Passes, W: Array) -> Array:
+    """Points near the barrier's first optimum: gradient ascent with momentum on the soft minimum −T ln Σ exp(−g/T) of
+    the stabilities, while T falls. A step costs a tenth of a Newton step."""
+    unit, labels = passes.unit, passes.task.labels
+    velocity = np.zeros(W.shape)
+    for T in unit * np.geomspace(*_TEMPERATURES, _WARM_UP):
+        right, left, g = passes.products(W, False)
+        weights = np.exp((g.min(axis=1, keepdims=True) - g) / T)
+        weights /= weights.sum(axis=1, keepdims=True)
+        signed = (weights.reshape(len(W), *labels.shape) * labels).astype(right.dtype)
+        gradient = np.zeros(W.shape)
+        for pair, (i, j) in enumerate(passes.pairs):
+            share = signed[:, None, :, pair]
+            gradient[:, i] += np.matmul(share, left[:, :, j].swapaxes(0, 1))[:, 0]
+            gradient[:, j] += np.matmul(share, right[:, :, i].swapaxes(0, 1))[:, 0]
+        gradient -= np.sum(gradient * W, axis=2, keepdims=True) * W
+        velocity = _MOMENTUM * velocity + _PACE * T / unit * (gradient / unit)
+        speed = np.sqrt(np.sum(velocity**2, axis=(1, 2), keepdims=True))
+        velocity *= np.minimum(1.0, _LONGEST_STEP / np.maximum(speed, 1e-30))
+        W = unit_rows(W + velocity)
+    return W
 
+
+@dataclass
+class _Steps:
+    """Of some paths: directions in (W, t, λ), how far to go, and the barrier's values and slopes."""
+
+    paths: NDArray[np.intp]
     W: Array
-    t: float
+    t: Array
+    change: Array
     multipliers: Array
-    length: float
-    dual_length: float
-    value: float
-    slope: float
+    length: Array
+    dual_length: Array
+    value: Array
+    slope: Array
+
+    def stretch(self, length: Array) -> Array:
+        """By what the rows of W grow in a step of these lengths, shape (paths, n); a direction is tangent."""
+        return np.sqrt(1.0 + length[:, None] ** 2 * np.sum(self.W**2, axis=2))
+
+    def only(self, which: NDArray[np.bool_]) -> "_Steps":
+        return _Steps(**{name: value[which] for name, value in vars(self).items()})
 
 
 class Batch:
@@ -90,22 +118,23 @@ class Batch:
         self.passes, self.shrink, self.tol, self.unit = passes, shrink, tol, passes.unit
         self.W = W
         self.double = np.full(b, passes.single is None)
-        self.jacobian, self.g = (list(part) for part in passes.jacobian(W, passes.single is None))
-        self.count = len(self.g[0])
-        smooth = mu0 * self.unit * np.logspace(0, np.log10(_SPAN), b)
-        self.mu = smooth / self.count
-        self.t = [float(g.min() - 0.2 * width) for g, width in zip(self.g, smooth, strict=True)]
-        self.weights = [mu / (g - t) for mu, g, t in zip(self.mu, self.g, self.t, strict=True)]
-        self.shift = np.zeros(b)
+        right, left, self.g = passes.products(W, passes.single is None)
+        self.products = [(right[:, k], left[:, k]) for k in range(b)]
+        self.count = self.g.shape[1]
+        self.mu = np.full(b, mu0 * self.unit / self.count)
+        self.t = self.g.min(axis=1) - 0.2 * mu0 * self.unit
+        self.weights = self.mu[:, None] / (self.g - self.t[:, None])
+        self.shift = np.full(b, _FIRST_SHIFT * self.unit)
+        self.keep_shift = np.ones(b, dtype=bool)
         self.live = np.ones(b, dtype=bool)
         self.waiting = np.zeros(b, dtype=bool)
-        self.chosen = np.full(b, b <= _CHOSEN)
+        self.gate = 0
         self.residual = np.full(b, np.inf)
         self.iterations = 0
 
     @property
     def margins(self) -> Array:
-        return np.array([g.min() for g in self.g])
+        return self.g.min(axis=1)
 
     def multipliers(self, k: int) -> Array:
         """λ ≥ 0 of the stabilities, which sum to one, of the labels' shape."""
@@ -115,158 +144,212 @@ class Batch:
     def iterate(self) -> None:
         """One Newton step of every live path."""
         self.iterations += 1
-        steps: dict[int, _Step] = {}
         for double in (False, True):
             paths = np.flatnonzero(self.live & (self.double == double))
             if paths.size:
-                mixtures = self.passes.mixture(np.stack([self.weights[k] for k in paths]), double)
-                for k, mixture in zip(paths.tolist(), mixtures, strict=True):
-                    step = self._step(k, mixture)
-                    if step is not None:
-                        steps[k] = step
-        while steps:
-            self._try(steps)
+                steps = self._steps(paths, double)
+                if steps.paths.size:
+                    self._take(steps, double)
         if self.waiting.any() and not self.live.any():
-            best = [k for k in np.argsort(self.t)[::-1] if self.waiting[k]][:_CHOSEN]
-            self.chosen[best] = self.live[best] = True
+            best = [k for k in np.argsort(self.t)[::-1] if self.waiting[k]]
+            self.live[best[: max(1, int(_GATES[self.gate][1] * len(self.t)))]] = True
             self.waiting[:] = False
+            self.gate += 1
 
-    def _step(self, k: int, mixture: NDArray[Any]) -> _Step | None:
-        """The Newton step of a path, after μ has been lowered if the path has converged at it; None if it has ended."""
-        g, t, weights = self.g[k], self.t[k], self.weights[k]
-        slack = g - t
-        slopes = self._tangent_slopes(k)
-        dtype = slopes.dtype
-        scaled = slopes * np.sqrt(weights / slack).astype(dtype)[:, None]
-        H = scaled.T @ scaled
-        gradient = self._add_curvature(H, self.W[k].astype(dtype), mixture)
-        balance = 1.0 - float(weights.sum())
-        parts = (float(np.abs(gradient).max()), abs(balance) * self.unit, float((weights * slack).max()))
-        self.residual[k] = max(parts) / self.unit
-        factor = self._factor(k, H)
-        if factor is None:
-            self._give_up(k)
-            return None
-
-        def newton(mu: float) -> tuple[Array, Array]:
-            from scipy.linalg import lapack
-
-            right = (mu / slack).astype(dtype) @ slopes
-            right[-1] += 1.0
-            potrs = lapack.dpotrs if dtype == np.float64 else lapack.spotrs
-            return right.astype(np.float64), potrs(factor, right, lower=1)[0].astype(np.float64)
-
-        mu = float(self.mu[k])
-        right, v = newton(mu)
-        if right @ v < _DECREMENT * mu * (1.0 if self.shift[k] == 0 else 0.01):
-            width = mu * self.count / self.unit
-            if self.double[k] and (self.residual[k] <= self.tol or width <= 0.1 * self.tol):
-                self.live[k] = False
-                return None
-            mu *= self.shrink if width > _TAIL else _TAIL_SHRINK
-            self.mu[k] = mu = max(mu, 0.02 * self.tol * self.unit / self.count)
-            if not self.chosen[k] and mu * self.count < _CHOICE * self.unit:
-                self.live[k], self.waiting[k] = False, True
-                return None
-            if not self.double[k] and mu * self.count < _DOUBLE * self.unit:
-                self._to_double(k)
-                return None
-            right, v = newton(mu)
-        change = (slopes @ v.astype(dtype)).astype(np.float64)
+    def _steps(self, paths: NDArray[np.intp], double: bool) -> _Steps:
+        """The Newton steps of paths of one precision, with μ lowered where a path has converged at it; without those
+        that have ended or wait."""
+        weights = self.weights[paths]
+        slack = self.g[paths] - self.t[paths, None]
+        root = np.sqrt(weights / slack)
+        force = 1.0 / (slack * root)
+        mixtures = self.passes.mixture(weights, double)
+        moves = np.zeros((len(paths), self.W[0].size + 1))
+        change, slope, going = np.zeros(slack.shape), np.zeros(len(paths)), np.zeros(len(paths), dtype=bool)
+        for place, k in enumerate(paths.tolist()):
+            slopes = self._scaled_slopes(k, root[place])
+            if double:
+                self._note_residual(k, slopes, slack[place], root[place])
+            factor = self._factor(k, self._newton_matrix(k, slopes, mixtures[place]))
+            if factor is None:
+                self._give_up(k)
+                continue
+            right, v = self._solve(k, slopes, factor, force[place])
+            if self._converged(k, float(right @ v)):
+                if not self._lower(k):
+                    continue
+                right, v = self._solve(k, slopes, factor, force[place])
+            moves[place], slope[place], going[place] = v, right @ v, True
+            change[place] = slopes @ v.astype(slopes.dtype) / root[place]
+        mu = self.mu[paths, None]
         dual = mu / slack - weights - weights / slack * change
-        W = v[:-1].reshape(self.W[k].shape)
-        return _Step(
+        W = moves[:, :-1].reshape(len(paths), *self.W[0].shape)
+        nearest = np.maximum((-change / slack).max(axis=1), 1e-300)
+        farthest = np.maximum(np.sqrt(np.sum(W**2, axis=2)).max(axis=1), 1e-300)
+        return _Steps(
+            paths=paths,
             W=W,
-            t=float(v[-1]),
+            t=moves[:, -1],
+            change=change + moves[:, -1:],
             multipliers=dual,
-            length=min(
-                1.0,
-                _TO_BOUNDARY / max(float((-change / slack).max()), 1e-300),
-                _LONGEST_STEP / max(float(np.linalg.norm(W, axis=1).max()), 1e-300),
-            ),
-            dual_length=min(1.0, _TO_BOUNDARY / max(float((-dual / weights).max()), 1e-300)),
-            value=t + mu * float(np.log(slack).sum()),
-            slope=float(right @ v),
-        )
+            length=np.minimum(1.0, np.minimum(_TO_BOUNDARY / nearest, _LONGEST_STEP / farthest)),
+            dual_length=np.minimum(1.0, _TO_BOUNDARY / np.maximum((-dual / weights).max(axis=1), 1e-300)),
+            value=self.t[paths] + mu[:, 0] * np.log(slack).sum(axis=1),
+            slope=slope,
+        ).only(going)
 
-    def _tangent_slopes(self, k: int) -> NDArray[Any]:
-        """∂(g − t)/∂(W, t) with W on its spheres, shape (R, n m + 1)."""
-        jacobian, W = self.jacobian[k], self.W[k]
-        n, m = W.shape
-        slopes = np.empty((len(jacobian), n * m + 1), dtype=jacobian.dtype)
-        slopes[:, -1] = -1
-        for i in range(n):
-            block = slice(i * m, (i + 1) * m)
-            w = W[i].astype(jacobian.dtype)
-            np.multiply((jacobian[:, block] @ w)[:, None], -w, out=slopes[:, block])
-        slopes[:, :-1] += jacobian
+    def _note_residual(self, k: int, slopes: NDArray[Any], slack: Array, root: Array) -> None:
+        weights = self.weights[k]
+        gradient = self._tangent(k, (weights / root) @ slopes)[:-1]
+        balance = abs(1.0 - float(weights.sum())) * self.unit
+        self.residual[k] = max(float(np.abs(gradient).max()), balance, float((weights * slack).max())) / self.unit
+
+    def _tangent(self, k: int, v: Array) -> Array:
+        """A vector in (W, t), freed of its part along the rows of W."""
+        W = self.W[k]
+        rows = v[:-1].reshape(W.shape)
+        rows -= np.sum(rows * W, axis=1, keepdims=True) * W
+        return v
+
+    def _solve(self, k: int, slopes: NDArray[Any], factor: NDArray[Any], force: Array) -> tuple[Array, Array]:
+        """The barrier's gradient in (W, t) at the path's μ, and the Newton direction."""
+        from scipy.linalg import lapack
+
+        dtype = slopes.dtype
+        right = self._tangent(k, ((self.mu[k] * force).astype(dtype) @ slopes).astype(np.float64))
+        right[-1] += 1.0
+        potrs = lapack.dpotrs if dtype == np.float64 else lapack.spotrs
+        return right, self._tangent(k, potrs(factor, right.astype(dtype), lower=1)[0].astype(np.float64))
+
+    def _converged(self, k: int, decrement: float) -> bool:
+        """Whether a path is near the optimum at its μ. Where H had to be shifted, it may be near a saddle instead: then
+        more is asked before paths are compared, and from the last comparison on."""
+        strict = self.gate == len(_GATES) or self.mu[k] * self.shrink * self.count < _GATES[self.gate][0] * self.unit
+        return bool(decrement < (_DECREMENT / 10 if strict and self.shift[k] > 0 else _DECREMENT) * self.mu[k])
+
+    def _lower(self, k: int) -> bool:
+        """Lower a path's μ; False if it ends, waits or begins anew in float64 instead."""
+        width = self.mu[k] * self.count / self.unit
+        if self.double[k] and (self.residual[k] <= self.tol or width <= 0.1 * self.tol):
+            self.live[k] = False
+            return False
+        lower = width * (self.shrink if width > _TAIL else _TAIL_SHRINK)
+        self.mu[k] = max(lower, 0.02 * self.tol) * self.unit / self.count
+        if self.gate < len(_GATES) and lower < _GATES[self.gate][0]:
+            self.live[k], self.waiting[k] = False, True
+            return False
+        if not self.double[k] and lower < _DOUBLE:
+            self._to_double(k)
+            return False
+        return True
+
+    def _scaled_slopes(self, k: int, root: Array) -> NDArray[Any]:
+        """∂(g − t)/∂(W, t), each row times its root, shape (R, n m + 1)."""
+        (right, left), task = self.products[k], self.passes.task
+        p, n, m = right.shape
+        dtype = right.dtype
+        signed = (root.reshape(task.labels.shape) * task.labels).astype(dtype)
+        slopes = (np.zeros if n > 2 else np.empty)((p, len(self.passes.pairs), n * m + 1), dtype=dtype)
+        for pair, (i, j) in enumerate(self.passes.pairs):
+            scale = signed[:, pair, None]
+            np.multiply(left[:, j], scale, out=slopes[:, pair, i * m : (i + 1) * m])
+            np.multiply(right[:, i], scale, out=slopes[:, pair, j * m : (j + 1) * m])
+        slopes = slopes.reshape(-1, n * m + 1)
+        slopes[:, -1] = -root
         return slopes
 
-    def _add_curvature(self, H: NDArray[Any], W: NDArray[Any], mixture: NDArray[Any]) -> NDArray[Any]:
-        """Add the Lagrangian's Hessian on the tangent space to H's upper triangle and fill up its normal space; returns
-        ∂(λ·g)/∂W on the tangent space."""
-        n, m = W.shape
-        blocks = [slice(i * m, (i + 1) * m) for i in range(n)]
-        gradient = np.zeros((n, m), dtype=H.dtype)
-        for M, i, j in zip(mixture, *self.passes.task.pairs, strict=True):
-            left, right = M @ W[j], W[i] @ M
-            gradient[i] += left
-            gradient[j] += right
-            tangent = M - np.outer(W[i], right - (W[i] @ left) * W[j])
-            tangent -= np.outer(left, W[j])
-            H[blocks[i], blocks[j]] -= tangent
-        normal = np.sum(gradient * W, axis=1)
-        diagonal = H.reshape(-1)[: n * m * (n * m + 2) : n * m + 2]
-        diagonal += np.repeat(normal, m)
-        fill = float(np.abs(diagonal).mean())
-        for i, block in enumerate(blocks):
-            H[block, block] += (fill - normal[i]) * np.outer(W[i], W[i])
-        return gradient - normal[:, None] * W
+    def _newton_matrix(self, k: int, slopes: NDArray[Any], mixture: NDArray[Any]) -> NDArray[Any]:
+        """JᵀDJ and the Lagrangian's Hessian on the tangent space, which is filled up; the lower triangle."""
+        from scipy.linalg import blas
+
+        dtype = slopes.dtype
+        rank_k, times, rank_2k = (
+            (blas.dsyrk, blas.dsymm, blas.dsyr2k) if dtype == np.float64 else (blas.ssyrk, blas.ssymm, blas.ssyr2k)
+        )
+        n, m = self.W[k].shape
+        # In columns, as BLAS and LAPACK have it, so that nothing is copied.
+        H = rank_k(1.0, slopes.T, lower=1)
+        diagonal = H.T.reshape(-1)[:: n * m + 2]
+        shares = (self.weights[k] * self.g[k]).reshape(self.passes.task.labels.shape).sum(axis=0)
+        normals = np.zeros((n * m + 1, n), dtype=dtype, order="F")
+        for i in range(n):
+            normals[i * m : (i + 1) * m, i] = self.W[k][i]
+        for M, share, (i, j) in zip(mixture, shares, self.passes.pairs, strict=True):
+            H[j * m : (j + 1) * m, i * m : (i + 1) * m] -= M.T
+            for row in (i, j):
+                diagonal[row * m : (row + 1) * m] += share
+        fill = np.abs(diagonal[:-1]).mean()
+        along = times(1.0, H, normals, lower=1)
+        along -= normals @ (0.5 * (normals.T @ along + fill * np.eye(n, dtype=dtype)))
+        return rank_2k(-1.0, normals, along, beta=1.0, c=H, lower=1, overwrite_c=1)
 
     def _factor(self, k: int, H: NDArray[Any]) -> NDArray[Any] | None:
-        """A Cholesky factor of H, shifted on W's part until there is one; the search begins near the last shift."""
+        """A Cholesky factor of H, shifted on W's part until there is one. The search begins at the last shift if that
+        was hard to find, and below it if not."""
         from scipy.linalg import lapack
 
         size = len(H)
         least = _LEAST_SHIFT * self.unit
-        shift = float(self.shift[k]) / 3 if self.shift[k] > 3 * least else 0.0
+        shift = float(self.shift[k])
+        if not self.keep_shift[k]:
+            shift = shift / 3 if shift > 3 * least else 0.0
         potrf = lapack.dpotrf if H.dtype == np.float64 else lapack.spotrf
-        for _ in range(_SHIFTS):
-            shifted = H.copy()
-            shifted.reshape(-1)[: (size - 1) * (size + 1) : size + 1] += shift
-            # Of the transpose, which LAPACK takes without a copy: the lower triangle is H's upper one.
-            factor, info = potrf(shifted.T, lower=1, overwrite_a=1, clean=0)
+        for trial in range(_SHIFTS):
+            shifted = H.copy(order="F")
+            shifted.T.reshape(-1)[: (size - 1) * (size + 1) : size + 1] += shift
+            factor, info = potrf(shifted, lower=1, overwrite_a=1, clean=0)
             if info == 0:
-                self.shift[k] = shift
+                self.shift[k], self.keep_shift[k] = shift, trial > 0
                 return factor
             shift = max(least, 3 * shift)
         return None
 
-    def _try(self, steps: dict[int, _Step]) -> None:
-        """Evaluate all steps at their lengths; take those that are good, halve the others."""
-        for double in (False, True):
-            paths = [k for k in steps if self.double[k] == double]
-            if not paths:
-                continue
-            trial = unit_rows(np.stack([self.W[k] + steps[k].length * steps[k].W for k in paths]))
-            jacobians, stabilities = self.passes.jacobian(trial, double)
-            for k, W, jacobian, g in zip(paths, trial, jacobians, stabilities, strict=True):
-                step, mu = steps[k], float(self.mu[k])
-                t = self.t[k] + step.length * step.t
-                slack = g - t
-                if slack.min() > 0:
-                    value = t + mu * float(np.log(slack).sum())
-                    noise = (1e-13 if double else 1e-7) * self.unit
-                    if value >= step.value + _ARMIJO * step.length * step.slope - noise:
-                        self.W[k], self.t[k], self.jacobian[k], self.g[k] = W, t, jacobian, g
-                        weights = self.weights[k] + step.dual_length * step.multipliers
-                        self.weights[k] = np.clip(weights, 1e-8 * mu / slack, 1e8 * mu / slack)
-                        del steps[k]
-                        continue
-                step.length /= 2
-                if step.length < _SMALLEST_STEP:
-                    del steps[k]
-                    self._give_up(k)
+    def _take(self, steps: _Steps, double: bool) -> None:
+        """Take steps, each halved until the barrier gains. One pass is enough for all lengths: along a step, products
+        are linear and stabilities quadratic, but for the stretch of W."""
+        paths, longest = steps.paths, steps.length
+        far = steps.stretch(longest)
+        trial = unit_rows(self.W[paths] + longest[:, None, None] * steps.W)
+        right, left, g_far = self.passes.products(trial, double)
+        g, noise = self.g[paths], (1e-13 if double else 1e-7) * self.unit
+        bend = (g_far * self._by_pair(far) - g - longest[:, None] * steps.change) / longest[:, None] ** 2
+        length, left_over = longest.copy(), np.ones(len(paths), dtype=bool)
+        while left_over.any():
+            at = length[:, None]
+            g_new = (g + at * steps.change + at**2 * bend) / self._by_pair(steps.stretch(length))
+            g_new = np.where(at == longest[:, None], g_far, g_new)
+            t = self.t[paths] + length * steps.t
+            slack = g_new - t[:, None]
+            inside = slack.min(axis=1) > 0
+            value = t + self.mu[paths] * np.log(np.where(inside[:, None], slack, 1.0)).sum(axis=1)
+            good = left_over & inside & (value >= steps.value + _ARMIJO * length * steps.slope - noise)
+            taken = paths[good]
+            rates = self.mu[taken, None] / slack[good]
+            weights = self.weights[taken] + steps.dual_length[good, None] * steps.multipliers[good]
+            self.weights[taken] = np.clip(weights, 1e-8 * rates, 1e8 * rates)
+            self.W[taken] = unit_rows(self.W[taken] + at[good, :, None] * steps.W[good])
+            self.t[taken], self.g[taken] = t[good], g_new[good]
+            near = steps.stretch(length)
+            for place in np.flatnonzero(good).tolist():
+                part = length[place] / longest[place]
+                old, new = self.products[paths[place]], (right[:, place], left[:, place])
+                if part < 1.0:
+                    keep = ((1.0 - part) / near[place]).astype(right.dtype)[:, None]
+                    bring = (part * far[place] / near[place]).astype(right.dtype)[:, None]
+                    first = keep * old[0] + bring * new[0]
+                    new = (first, first if self.passes.symmetric else keep * old[1] + bring * new[1])
+                self.products[paths[place]] = new
+            left_over &= ~good
+            length[left_over] /= 2
+            ended = left_over & (length < _SMALLEST_STEP)
+            left_over &= ~ended
+            for k in paths[ended].tolist():
+                self._give_up(k)
+
+    def _by_pair(self, rows: Array) -> Array:
+        """Of numbers for the rows of W (paths, n), their products in the order of the stabilities (paths, R)."""
+        i, j = self.passes.task.pairs
+        return np.tile(rows[:, i] * rows[:, j], self.passes.task.p)
 
     def _give_up(self, k: int) -> None:
         """No step helps: more digits may, else the path ends here."""
@@ -278,6 +361,6 @@ class Batch:
 
     def _to_double(self, k: int) -> None:
         self.double[k] = True
-        jacobian, g = self.passes.jacobian(self.W[k][None], True)
-        self.jacobian[k], self.g[k] = jacobian[0], g[0]
+        right, left, g = self.passes.products(self.W[k][None], True)
+        self.products[k], self.g[k] = (right[:, 0], left[:, 0]), g[0]
         self.t[k] = min(self.t[k], float(g[0].min() - self.mu[k]))

@@ -1,4 +1,4 @@
-"""Graduated interior point: a slow continuation from a smooth landscape, on the product of unit spheres. docs/gip.md"""
+"""Graduated interior point: many paths from a smooth landscape, the best to the end, on unit spheres. docs/gip.md"""
 
 import hashlib
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from qcqpbench.solution import Solution
 from qcqpbench.solver import Budget, Run, TaskSolver
 from qcqpbench.status import Termination
 
-from ._gip_state import Batch, Passes
+from ._gip_state import Batch, Passes, warm_up
 
 Array = NDArray[np.float64]
 
@@ -23,7 +23,8 @@ Array = NDArray[np.float64]
 class Gip(TaskSolver):
     """Maximize t + μ Σ ln(g − t) over W and t by Newton's method, g the stabilities, while μ goes from large to zero.
 
-    starts      paths in lockstep: the given start, and random ones that begin at ever smaller μ; the best is returned
+    starts      paths in lockstep: the given start and random ones, the best of which are followed to the end; by
+                default 12 and 7 more for each stability per weight
     mu0         the first μ, in units of (typical stability)/(number of stabilities); the larger, the smoother
     shrink      what μ is multiplied with once a path has converged at it
     tol         KKT residual to stop at, in units of the typical stability
@@ -35,8 +36,8 @@ class Gip(TaskSolver):
     drives = "a graduated interior-point method in NumPy and LAPACK"
     citation = "qcqpbench, docs/gip.md"
 
-    starts: int = 8
-    mu0: float = 5.0
+    starts: int | None = None
+    mu0: float = 0.5
     shrink: float = 0.6
     tol: float = 1e-9
     precision: Literal["mixed", "double"] = "mixed"
@@ -50,12 +51,12 @@ class Gip(TaskSolver):
         passes = Passes(problem, self.precision == "mixed")
 
         def run(start: Array, budget: Budget) -> Solution:
-            W = np.stack([unit_rows(start), *_others(start, self.starts - 1)])
+            W = np.stack([unit_rows(start), *_others(start, (self.starts or _starts(problem)) - 1)])
             if passes.unit == 0:
                 # Every pattern is zero, and so is every margin.
                 weights = np.full(problem.labels.shape, 1 / problem.labels.size)
                 return Solution(W[0], Termination.LOCALLY_OPTIMAL, 0.0, iterations=0, multipliers=weights)
-            batch = Batch(passes, W, self.mu0, self.shrink, self.tol)
+            batch = Batch(passes, warm_up(passes, W), self.mu0, self.shrink, self.tol)
             best = -np.inf
             while batch.live.any() and batch.iterations < self.max_iter and not budget.exhausted():
                 batch.iterate()
@@ -78,6 +79,11 @@ class Gip(TaskSolver):
             )
 
         return run
+
+
+def _starts(task: MaxMargin) -> int:
+    """The higher the load, the more optima there are, and the more differ by little only."""
+    return min(40, round(12 + 7 * task.labels.size / (task.n * task.m)))
 
 
 def _others(start: Array, count: int) -> list[Array]:
