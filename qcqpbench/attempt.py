@@ -145,7 +145,7 @@ def solve(
         clocks.append(_clocks())
         watch.left()
         solution = _plain(solution)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if isinstance(error, QcqpbenchError) and len(clocks) == 1:
             # Still building: its parameters are wrong.
             raise
