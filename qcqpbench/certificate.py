@@ -2,7 +2,7 @@
 
 For multipliers λ ≥ 0 of the stabilities that sum to one, and any y ∈ ℝⁿ,
 
-    κ(W) ≤ Σ λ^r_ij ζ^r_ij w_iᵀP^r w_j = ½ wᵀ S(λ) w ≤ ½ Σ_i y_i + ½ n · max(0, λ_max(S(λ) − Diag(y)))
+    κ(W) ≤ Σ λ^r_ij ζ^r_ij w_iᵀP^r w_j = ½ wᵀ S(λ) w ≤ ½ Σ_i y_i + ½ n λ_max(S(λ) − Diag(y))
 
 with w = (w_1, …, w_n) stacked, S the symmetric matrix of the blocks M_ij = Σ_r λ^r_ij ζ^r_ij P^r, and Diag(y) with
 y_i on the m places of row i. For n = 2 and the best y this is σ_max(M). The best λ and y give the value of Shor's
@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 PROVED = 1e-6
 # Eigenvalues are accurate to a few times size · 2⁻⁵³ · norm; so are the sums that make up S.
 _ROUNDING = 1e-14
-_CENTRING, _TO_BOUNDARY, _STEPS = 0.2, 0.9, 100
+_CENTRING, _TO_BOUNDARY, _SHORTEST, _STEPS = 0.2, 0.9, 1e-6, 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,12 +74,14 @@ def certify_margin(
     margin = None if point is None else float(task.margin(unit_rows(point)))
     iterations = 0
     if np.isfinite(best.value) and best.scale > 0:
-        for weights, offsets, duality_gap in _central_path(task, best):
+        found = None
+        for found in _central_path(task, best):
             iterations += 1
-            best.see(weights, offsets)
-            closed = margin is not None and best.value - margin <= 0.1 * PROVED * abs(best.value)
-            if closed or duality_gap <= tol * abs(best.value) or time.perf_counter() - begin >= time_limit:
+            closed = margin is not None and found.bound - margin <= 0.1 * PROVED * abs(found.bound)
+            if closed or found.excess <= tol * abs(found.bound) or time.perf_counter() - begin >= time_limit:
                 break
+        if found is not None:
+            best.see(found.weights, found.offsets)
     gap = None if margin is None else (best.value - margin) / max(abs(best.value), abs(margin), 1e-300)
     return Certificate(
         bound=best.value,
@@ -116,84 +118,168 @@ class _Bound:
         S = dual_matrix(task, weights)
         norm = float(np.abs(S).sum(axis=1).max())
         self.scale = max(self.scale, norm)
-        if offsets is None:
-            offsets = np.zeros(task.n)
+        offsets = np.zeros(task.n) if offsets is None else offsets
         top = float(np.linalg.eigvalsh(S - np.diag(np.repeat(offsets, task.m)))[-1])
         allowance = _ROUNDING * len(S) * (norm + float(np.abs(offsets).max()))
         # A weight that misses 1 by rounding scales the whole of λ.
         excess = 1.0 + abs(float(weights.sum()) - 1.0) + _ROUNDING
-        above = top + allowance if not offsets.any() else max(0.0, top + allowance)
-        value = 0.5 * float(offsets.sum()) + 0.5 * task.n * above
+        value = 0.5 * float(offsets.sum()) + 0.5 * task.n * (top + allowance)
         value *= excess if value > 0 else 1.0 / excess
         if value < self.value:
-            self.value, self.weights = value, weights
-            self.offsets = offsets if offsets.any() else np.full(task.n, top)
+            self.value, self.weights, self.offsets = value, weights, offsets + top
 
 
-def _central_path(task: MaxMargin, start: _Bound) -> Iterator[tuple[Array, Array, float]]:
-    """Newton's method on ½ Σy − ν [ln det(Diag(y) − S(λ)) + Σ ln λ] over Σλ = 1, while ν falls; yields λ, y and the
-    duality gap of each step."""
-    shape, size, unit = task.labels.shape, task.n * task.m, start.scale
-    R = task.labels.size
-    signed = [task.patterns * (labels / unit)[:, None, None] for labels in task.labels.T]
-    # Directions need no more than float32 until it fails; the bound is computed in float64 anyway.
-    patterns = [part.astype(np.float32) for part in signed]
+@dataclass(frozen=True)
+class _Found:
+    """A point of the central path: λ, y, their bound, and by how much it exceeds the relaxation's value at the most."""
+
+    weights: Array
+    offsets: Array
+    bound: float
+    excess: float
+
+
+def _central_path(task: MaxMargin, start: _Bound) -> Iterator[_Found]:
+    """Newton's method on ½ Σy − ν [ln det(Diag(y) − S(λ)) + Σ ln λ] over Σλ = 1, while ν falls; the point after each
+    step."""
+    shape, unit, R = task.labels.shape, start.scale, task.labels.size
+    order = task.n * task.m + R
+    barrier = _PairBarrier(task, unit) if task.n == 2 else _Barrier(task, unit)
     weights = 0.9 * start.weights.ravel() + 0.1 / R
-    top = float(np.linalg.eigvalsh(dual_matrix(task, weights.reshape(shape)))[-1]) / unit
-    y = np.full(task.n, 1.05 * max(top, 1e-6))
-    nu = 0.05 * float(y.sum()) / (size + R)
-    for _ in range(_STEPS):
-        F = np.diag(np.repeat(y, task.m)) - dual_matrix(task, weights.reshape(shape)) / unit
+    y = barrier.offsets(weights)
+    nu = 0.05 * barrier.price * float(y.sum()) / order
+    inside = barrier.enter(weights, y)
+    for _ in range(_STEPS if inside else 0):
         try:
             with np.errstate(over="ignore", invalid="ignore"):
-                step, decrement, fall = _newton(task, patterns, F, weights, nu)
+                step, decrement = _newton(*barrier.derivatives(), weights, barrier.price / nu)
         except np.linalg.LinAlgError:
-            if patterns is signed:
+            if barrier.double:
                 # Out of digits: what has been found stands.
                 return
-            patterns = signed
+            barrier.double = True
             continue
-        length = min(1.0, _TO_BOUNDARY / max(fall, float((-step[:R] / weights).max()), 1e-300))
+        length = min(1.0, _TO_BOUNDARY / max(float((-step[:R] / weights).max()), 1e-300))
+        while not barrier.enter(weights + length * step[:R], y + length * step[R:]):
+            length /= 2
+            if length < _SHORTEST:
+                return
+        if decrement > 1.0:
+            # Not all the way to where the barrier may just hold.
+            length *= _TO_BOUNDARY
         weights = weights + length * step[:R]
         weights /= weights.sum()
         y = y + length * step[R:]
-        if not (np.isfinite(weights).all() and np.isfinite(y).all() and weights.min() >= 0):
+        if not (weights.min() > 0 and barrier.enter(weights, y)):
             return
-        yield weights.reshape(shape), unit * y, unit * nu * (size + R)
+        bound = unit * barrier.price * float(y.sum())
+        yield _Found(weights.reshape(shape), np.resize(unit * y, task.n), bound, unit * nu * order)
         if decrement < 1.0 and length > 0.5:
             nu *= _CENTRING
 
 
-def _newton(
-    task: MaxMargin, patterns: list[NDArray[Any]], F: Array, weights: Array, nu: float
-) -> tuple[Array, float, float]:
-    """The step in (λ, y), its squared decrement, and how fast F falls along it relative to itself.
-
-    With F = LLᵀ, a direction D of F becomes B = L⁻¹ D L⁻ᵀ, and the Hessian is the Gram matrix of the B's: R + n of
-    them, each of (n m)² numbers.
-    """
-    n, m, R = task.n, task.m, len(weights)
-    size, pairs = n * m, len(patterns)
-    dtype = patterns[0].dtype
-    row = [slice(i * m, (i + 1) * m) for i in range(n)]
-    C = np.linalg.inv(np.linalg.cholesky(F)).astype(dtype)
-    B = np.empty((R + n, size, size), dtype=dtype)
-    for k, (i, j) in enumerate(zip(*task.pairs, strict=True)):
-        half = (C[:, row[i]] @ patterns[k]) @ C[:, row[j]].T
-        np.add(half, half.swapaxes(1, 2), out=B[k:R:pairs])
-    for i in range(n):
-        B[R + i] = -C[:, row[i]] @ C[:, row[i]].T
-    flat = B.reshape(R + n, -1)
-    H = (flat @ flat.T).astype(np.float64)
+def _newton(H: Array, gradient: Array, weights: Array, price: float) -> tuple[Array, float]:
+    """The step in (λ, y) within Σλ = 1, and its squared decrement, from the derivatives of −ln det F."""
+    R = len(weights)
     H[np.arange(R), np.arange(R)] += 1.0 / weights**2
-    gradient = np.einsum("akk->a", B).astype(np.float64)
     gradient[:R] -= 1.0 / weights
-    gradient[R:] += 0.5 / nu
-    ones = np.concatenate([np.ones(R), np.zeros(n)])
-    solved = np.linalg.solve(H, np.stack([gradient, ones], axis=1))
-    give = float(ones @ solved[:, 1])
-    if not (give > 0 and np.isfinite(H).all()):
+    gradient[R:] += price
+    ones = np.concatenate([np.ones(R), np.zeros(len(gradient) - R)])
+    if not (np.isfinite(H).all() and np.isfinite(gradient).all()):
         raise np.linalg.LinAlgError
-    step = -solved[:, 0] + solved[:, 1] * (ones @ solved[:, 0]) / give
-    fall = float(np.linalg.eigvalsh((step.astype(dtype) @ flat).reshape(size, size))[-1])
-    return step, float(-gradient @ step), fall
+    L = np.linalg.cholesky(H)
+    solved = np.linalg.solve(L.T, np.linalg.solve(L, np.stack([gradient, ones], axis=1)))
+    step = -solved[:, 0] + solved[:, 1] * (ones @ solved[:, 0]) / (ones @ solved[:, 1])
+    return step, float(-gradient @ step)
+
+
+class _Barrier:
+    """−ln det F for F = Diag(y) − S(λ), and its derivatives in (λ, y); in units of a typical entry.
+
+    price    what y counts in the bound
+    double   whether derivatives are computed in float64; they need no more than float32 until that fails
+    """
+
+    price = 0.5
+
+    def __init__(self, task: MaxMargin, unit: float) -> None:
+        self.task, self.unit, self.double = task, unit, False
+        self.pairs = list(zip(*task.pairs, strict=True))
+        self._signed: dict[bool, list[NDArray[Any]]] = {}
+
+    def patterns(self) -> list[NDArray[Any]]:
+        """ζ^r P^r for each pair."""
+        if self.double not in self._signed:
+            dtype = np.float64 if self.double else np.float32
+            labels = self.task.labels / self.unit
+            parts = [(self.task.patterns * column[:, None, None]).astype(dtype) for column in labels.T]
+            self._signed = {self.double: parts}
+        return self._signed[self.double]
+
+    def offsets(self, weights: Array) -> Array:
+        """A y to begin with, for which F is positive definite."""
+        S = dual_matrix(self.task, weights.reshape(self.task.labels.shape)) / self.unit
+        return np.full(self.task.n, 1.05 * max(float(np.linalg.eigvalsh(S)[-1]), 1e-6))
+
+    def enter(self, weights: Array, y: Array) -> bool:
+        """Go to (λ, y), if F is positive definite there."""
+        S = dual_matrix(self.task, weights.reshape(self.task.labels.shape)) / self.unit
+        try:
+            self.C = np.linalg.inv(np.linalg.cholesky(np.diag(np.repeat(y, self.task.m)) - S))
+        except np.linalg.LinAlgError:
+            return False
+        return True
+
+    def derivatives(self) -> tuple[Array, Array]:
+        """With F = LLᵀ, a direction D of F becomes B = L⁻¹ D L⁻ᵀ; the Hessian is the Gram matrix of the B's: R + n of
+        them, each of (n m)² numbers."""
+        n, m, R, patterns = self.task.n, self.task.m, self.task.labels.size, self.patterns()
+        C = self.C.astype(patterns[0].dtype)
+        row = [slice(i * m, (i + 1) * m) for i in range(n)]
+        B = np.empty((R + n, n * m, n * m), dtype=C.dtype)
+        for k, (i, j) in enumerate(self.pairs):
+            half = (C[:, row[i]] @ patterns[k]) @ C[:, row[j]].T
+            np.add(half, half.swapaxes(1, 2), out=B[k : R : len(self.pairs)])
+        for i in range(n):
+            B[R + i] = -C[:, row[i]] @ C[:, row[i]].T
+        flat = B.reshape(R + n, -1)
+        return (flat @ flat.T).astype(np.float64), np.einsum("akk->a", B).astype(np.float64)
+
+
+class _PairBarrier(_Barrier):
+    """For n = 2, where y_1 = y_2 = y: −ln det F = −Σ ln(y² − σ²) over the singular values σ of M, and F's eigenvalues
+    are y ∓ σ. All is done in M's singular bases: an eighth of the work."""
+
+    price = 1.0
+
+    def offsets(self, weights: Array) -> Array:
+        return np.array([1.05 * max(float(np.linalg.svd(self._mixture(weights), compute_uv=False)[0]), 1e-6)])
+
+    def _mixture(self, weights: Array) -> Array:
+        return self.task.mixture(weights.reshape(self.task.labels.shape))[0] / self.unit
+
+    def enter(self, weights: Array, y: Array) -> bool:
+        self.left, self.sigma, right = np.linalg.svd(self._mixture(weights))
+        self.right, self.y = right.T, float(y[0])
+        return bool(self.y > self.sigma[0])
+
+    def derivatives(self) -> tuple[Array, Array]:
+        """In the bases, D = ζUᵀPV has the symmetric part A and the antisymmetric part K; a pair of D's contributes
+        Σ αAA' + βKK' to the Hessian."""
+        (patterns,) = self.patterns()
+        p, dtype = len(patterns), patterns.dtype
+        low, high = self.y - self.sigma, self.y + self.sigma
+        alpha = 1 / np.outer(low, low) + 1 / np.outer(high, high)
+        beta = 1 / np.outer(low, high) + 1 / np.outer(high, low)
+        D = np.matmul(self.left.T.astype(dtype), patterns) @ self.right.astype(dtype)
+        # Σ αAA' + βKK' = Σ D (γD' + δD'ᵀ)
+        partner = D * (0.5 * (alpha + beta)).astype(dtype)
+        partner += D.swapaxes(1, 2) * (0.5 * (alpha - beta)).astype(dtype)
+        diagonal = np.einsum("akk->ak", D).astype(np.float64)
+        H = np.empty((p + 1, p + 1))
+        gram = (D.reshape(p, -1) @ partner.reshape(p, -1).T).astype(np.float64)
+        H[:p, :p] = 0.5 * (gram + gram.T)
+        H[p, :p] = H[:p, p] = -diagonal @ (1 / low**2 - 1 / high**2)
+        H[p, p] = float((1 / low**2 + 1 / high**2).sum())
+        gradient = np.append(diagonal @ (1 / low - 1 / high), -float((1 / low + 1 / high).sum()))
+        return H, gradient
