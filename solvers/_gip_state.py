@@ -11,13 +11,13 @@ from qcqpbench.maxmargin import MaxMargin, unit_rows
 Array = NDArray[np.float64]
 
 # Times the number of stabilities, in units of the typical stability: where μ falls faster, and where float32 ends.
-_TAIL, _TAIL_SHRINK, _DOUBLE = 1e-2, 0.2, 1e-4
+_TAIL, _TAIL_SHRINK, _DOUBLE = 2e-2, 0.2, 1e-4
 # Where paths wait for the others, and which part of them then goes on.
 _GATES = ((0.1, 1 / 4), (0.05, 1 / 8), (0.02, 1 / 16))
 # A path has converged at its μ when its squared Newton decrement is below this many μ.
 _DECREMENT = 10.0
 _TO_BOUNDARY, _LONGEST_STEP, _SMALLEST_STEP, _ARMIJO = 0.95, 0.5, 1e-8, 1e-4
-_WARM_UP, _TEMPERATURES, _PACE, _MOMENTUM = 40, (2.0, 0.3), 0.1, 0.9
+_WARM_UP, _TEMPERATURES, _PACE, _MOMENTUM = 70, (2.0, 0.3), 0.1, 0.9
 _SHIFTS, _FIRST_SHIFT, _LEAST_SHIFT = 60, 2.0, 3e-2
 
 

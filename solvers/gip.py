@@ -24,7 +24,7 @@ class Gip(TaskSolver):
     """Maximize t + μ Σ ln(g − t) over W and t by Newton's method, g the stabilities, while μ goes from large to zero.
 
     starts      paths in lockstep: the given start and random ones, the best of which are followed to the end; by
-                default 12 and 7 more for each stability per weight
+                default 10 and 9 more for each stability per weight
     mu0         the first μ, in units of (typical stability)/(number of stabilities); the larger, the smoother
     shrink      what μ is multiplied with once a path has converged at it
     tol         KKT residual to stop at, in units of the typical stability
@@ -83,10 +83,10 @@ class Gip(TaskSolver):
 
 def _starts(task: MaxMargin) -> int:
     """The higher the load, the more optima there are, and the more differ by little only."""
-    return min(40, round(12 + 7 * task.labels.size / (task.n * task.m)))
+    return min(40, round(10 + 9 * task.labels.size / (task.n * task.m)))
 
 
-def _others(start: Array, count: int) -> list[Array]:
+def _others(start: Array, count: int) -> Array:
     """Random starts that depend on the given one alone."""
     seed = int.from_bytes(hashlib.sha256(np.ascontiguousarray(start, dtype="<f8").tobytes()).digest()[:8], "big")
-    return [unit_rows(random.normals(random.stream(seed, "starts", k), np.empty(start.shape))) for k in range(count)]
+    return unit_rows(random.normals(random.stream(seed, "starts"), np.empty((count, *start.shape))))
