@@ -20,6 +20,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from dataclasses import dataclass, replace
 from multiprocessing import spawn
@@ -49,12 +50,13 @@ _THREAD_VARIABLES = (
 )
 _PROGRAM = """
 import json, sys
-paths, control, pipe, threads = sys.argv[1:]
+paths, control, pipe, folder, threads = sys.argv[1:]
 sys.path[:] = json.loads(paths)
 from multiprocessing.connection import Connection
+from pathlib import Path
 from qcqpbench.keeper import keep
-pipe = Connection(int(pipe))
-board, folder = keep(Connection(int(control)), pipe, int(threads))
+pipe, folder = Connection(int(pipe)), Path(folder)
+board = keep(Connection(int(control)), pipe, folder, int(threads))
 from qcqpbench.worker import serve
 serve(pipe, board, folder)
 """
@@ -214,10 +216,11 @@ class Worker:
                 with self._starting:
                     if self._interrupted:
                         raise StoppedError
-                    self._pipe, self._control, self._process = _spawn(self.threads)
+                    # Made here, as a keeper may be killed before it could say where it is.
+                    self._folder = tempfile.mkdtemp(prefix="qcqpbench-")
+                    self._pipe, self._control, self._process = _spawn(self._folder, self.threads)
                 ended = self._receive(self._pipe, self._control)
                 if not isinstance(ended, Ended):
-                    self._folder = str(ended)
                     return self._pipe, self._control
                 self.stop()
                 if ended.how.startswith("exit code"):
@@ -243,14 +246,14 @@ class Worker:
         return answer
 
 
-def _spawn(threads: int) -> tuple[Connection, Connection, subprocess.Popen[bytes]]:
+def _spawn(folder: str, threads: int) -> tuple[Connection, Connection, subprocess.Popen[bytes]]:
     """A worker with its keeper: what leads to the worker, to the keeper, and the keeper's process."""
     (pipe, theirs), (control, keepers) = _pair(), _pair()
     with theirs, keepers:
         ends = theirs.fileno(), keepers.fileno()
         paths = json.dumps([os.path.abspath(path) for path in sys.path])  # noqa: PTH100
         process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, paths, str(ends[1]), str(ends[0]), str(threads)],
+            [sys.executable, "-c", _PROGRAM, paths, str(ends[1]), str(ends[0]), folder, str(threads)],
             env=os.environ | dict.fromkeys(_THREAD_VARIABLES, str(threads)) | {_WORKER: "1"},
             pass_fds=ends,
             stdin=subprocess.DEVNULL,

@@ -94,14 +94,14 @@ class Ended:
     reports: bytes = b""
 
 
-def keep(control: Connection, pipe: Connection, threads: int) -> tuple[Board, Path]:
-    """Fork. Returns in the worker only, with what it shares with its keeper: numbers, and an empty folder."""
+def keep(control: Connection, pipe: Connection, folder: Path, threads: int) -> Board:
+    """Fork. Returns in the worker only, which shares the numbers and an empty folder with its keeper."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     parent, me = os.getppid(), os.getpid()
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     cpus, claims = _claim_cpus(threads)
-    board, folder = Board(), Path(tempfile.mkdtemp(prefix="qcqpbench-"))
+    board = Board()
     worker = os.fork()
     if worker == 0:
         control.close()
@@ -116,7 +116,7 @@ def keep(control: Connection, pipe: Connection, threads: int) -> tuple[Board, Pa
         write_to(folder / OUTPUT)
         if cpus:
             os.sched_setaffinity(0, cpus)
-        return board, folder
+        return board
     pipe.close()
     with contextlib.suppress(BaseException):
         signal.signal(signal.SIGTERM, lambda *_: sys.exit())

@@ -84,8 +84,8 @@ def serve(pipe: Connection, board: Board, folder: Path) -> None:
         # Should the machine run out of memory, let it end a solver and not the driver or its shell.
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        # That it is ready, and where.
-        pipe.send(str(folder))
+        # That it is ready.
+        pipe.send(None)
         while True:
             board.clear()
             main = pipe.recv()

@@ -1,5 +1,6 @@
 """The state of a graduated interior-point run: paths in lockstep, one pass over the patterns for all of them."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,13 +61,14 @@ class Passes:
         return mixed.reshape(len(weights), -1, task.m, task.m)
 
 
-def warm_up(passes: Passes, W: Array) -> Array:
-    """Points near the barrier's first optimum: gradient ascent with momentum on the soft minimum −T ln Σ exp(−g/T) of
-    the stabilities, while T falls. A step costs a tenth of a Newton step."""
+def warm_up(passes: Passes, W: Array) -> Iterator[tuple[Array, Array]]:
+    """Towards the barrier's first optimum: gradient ascent with momentum on the soft minimum −T ln Σ exp(−g/T) of the
+    stabilities, while T falls; a batch of W and their margins before each step. It costs a tenth of a Newton step."""
     unit, labels = passes.unit, passes.task.labels
     velocity = np.zeros(W.shape)
     for T in unit * np.geomspace(*_TEMPERATURES, _WARM_UP):
         right, left, g = passes.products(W, False)
+        yield W, g.min(axis=1)
         weights = np.exp((g.min(axis=1, keepdims=True) - g) / T)
         weights /= weights.sum(axis=1, keepdims=True)
         signed = (weights.reshape(len(W), *labels.shape) * labels).astype(right.dtype)
@@ -80,7 +82,7 @@ def warm_up(passes: Passes, W: Array) -> Array:
         speed = np.sqrt(np.sum(velocity**2, axis=(1, 2), keepdims=True))
         velocity *= np.minimum(1.0, _LONGEST_STEP / np.maximum(speed, 1e-30))
         W = unit_rows(W + velocity)
-    return W
+    yield W, passes.products(W, False)[2].min(axis=1)
 
 
 @dataclass
@@ -140,6 +142,12 @@ class Batch:
         """λ ≥ 0 of the stabilities, which sum to one, of the labels' shape."""
         weights = self.weights[k] / self.weights[k].sum()
         return weights.reshape(self.passes.task.labels.shape)
+
+    def run(self, max_iter: int) -> Iterator[None]:
+        """Iterate until every path has ended."""
+        while self.live.any() and self.iterations < max_iter:
+            self.iterate()
+            yield
 
     def iterate(self) -> None:
         """One Newton step of every live path."""

@@ -1,8 +1,9 @@
 """Graduated interior point: many paths from a smooth landscape, the best to the end, on unit spheres. docs/gip.md"""
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,10 @@ from qcqpbench.status import Termination
 from ._gip_state import Batch, Passes, warm_up
 
 Array = NDArray[np.float64]
+Step = TypeVar("Step")
+
+# A Newton step takes about this many times as long as one of the warm-up.
+_NEWTON = 15
 
 
 @dataclass(frozen=True)
@@ -51,42 +56,73 @@ class Gip(TaskSolver):
         passes = Passes(problem, self.precision == "mixed")
 
         def run(start: Array, budget: Budget) -> Solution:
-            W = np.stack([unit_rows(start), *_others(start, (self.starts or _starts(problem)) - 1)])
-            if passes.unit == 0:
-                # Every pattern is zero, and so is every margin.
-                weights = np.full(problem.labels.shape, 1 / problem.labels.size)
-                return Solution(W[0], Termination.LOCALLY_OPTIMAL, 0.0, iterations=0, multipliers=weights)
-            batch = Batch(passes, warm_up(passes, W), self.mu0, self.shrink, self.tol)
-            best = -np.inf
-            while batch.live.any() and batch.iterations < self.max_iter and not budget.exhausted():
-                batch.iterate()
-                k = int(batch.margins.argmax())
-                if batch.margins[k] > best:
-                    best = batch.margins[k]
-                    budget.report(batch.W[k])
-            k = int(problem.margin(batch.W).argmax())
-            converged = batch.residual[k] <= max(self.tol, 1e-8)
-            termination = Termination.LOCALLY_OPTIMAL if converged else Termination.STALLED
-            if batch.live.any():
-                termination = Termination.TIME_LIMIT if budget.exhausted() else Termination.ITERATION_LIMIT
-            return Solution(
-                x=batch.W[k],
-                termination=termination,
-                objective=float(problem.margin(batch.W[k])),
-                iterations=batch.iterations,
-                multipliers=batch.multipliers(k),
-                details={"kkt_residual": float(batch.residual[k]), "path": k},
-            )
+            return self.climb(passes, batch_of_starts(start, self.starts or automatic_starts(problem)), budget)
 
         return run
 
+    def climb(self, passes: Passes, W: Array, budget: Budget, best: float = -np.inf) -> Solution:
+        """The best of a batch of starts; on the way, points are reported that are better than the best before."""
+        task = passes.task
+        if passes.unit == 0:
+            # Every pattern is zero, and so is every margin.
+            weights = np.full(task.labels.shape, 1 / task.labels.size)
+            return Solution(W[0], Termination.LOCALLY_OPTIMAL, 0.0, iterations=0, multipliers=weights)
+        warm, pace = W, _Pace(budget)
+        for warm, margins in pace.while_time(warm_up(passes, W)):
+            best = _report_better(warm, margins, best, budget)
+        batch = Batch(passes, warm, self.mu0, self.shrink, self.tol)
+        pace.longest *= _NEWTON
+        for _ in pace.while_time(batch.run(self.max_iter)):
+            best = _report_better(batch.W, batch.margins, best, budget)
+        k = int(task.margin(batch.W).argmax())
+        converged = batch.residual[k] <= max(self.tol, 1e-8)
+        termination = Termination.LOCALLY_OPTIMAL if converged else Termination.STALLED
+        if batch.live.any():
+            over = batch.iterations >= self.max_iter
+            termination = Termination.ITERATION_LIMIT if over else Termination.TIME_LIMIT
+        return Solution(
+            x=batch.W[k],
+            termination=termination,
+            objective=float(task.margin(batch.W[k])),
+            iterations=batch.iterations,
+            multipliers=batch.multipliers(k),
+            details={"kkt_residual": float(batch.residual[k]), "path": k, "paths": len(W)},
+        )
 
-def _starts(task: MaxMargin) -> int:
+
+def automatic_starts(task: MaxMargin) -> int:
     """The higher the load, the more optima there are, and the more differ by little only."""
     return min(40, round(10 + 9 * task.labels.size / (task.n * task.m)))
 
 
-def _others(start: Array, count: int) -> Array:
-    """Random starts that depend on the given one alone."""
+def batch_of_starts(start: Array, count: int, number: int = 0) -> Array:
+    """Random starts that depend on the given one and the batch's number alone; the first batch begins with it."""
     seed = int.from_bytes(hashlib.sha256(np.ascontiguousarray(start, dtype="<f8").tobytes()).digest()[:8], "big")
-    return unit_rows(random.normals(random.stream(seed, "starts"), np.empty((count, *start.shape))))
+    W = random.normals(random.stream(seed, "starts", number), np.empty((count, *start.shape)))
+    if number == 0:
+        W[0] = start
+    return unit_rows(W)
+
+
+class _Pace:
+    """Steps while there is time for one more, going by the longest so far."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget, self.longest = budget, 0.0
+
+    def while_time(self, steps: Iterator[Step]) -> Iterator[Step]:
+        while self.budget.remaining() > self.longest:
+            begin = self.budget.seconds()
+            try:
+                step = next(steps)
+            except StopIteration:
+                return
+            self.longest = max(self.longest, self.budget.seconds() - begin)
+            yield step
+
+
+def _report_better(W: Array, margins: Array, best: float, budget: Budget) -> float:
+    k = int(margins.argmax())
+    if margins[k] > best:
+        budget.report(W[k])
+    return max(best, float(margins[k]))

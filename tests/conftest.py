@@ -12,6 +12,10 @@ settings.load_profile("qcqpbench")
 MakeTask = Callable[..., MaxMargin]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--odd-tasks", type=int, default=100, help="how many odd tasks to try gip and the certificate on")
+
+
 @pytest.fixture(scope="session")
 def make_task() -> MakeTask:
     """A random task with patterns that are not symmetric, a share of their entries zero."""

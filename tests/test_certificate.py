@@ -45,9 +45,9 @@ def test_bound_optimum_and_margin_are_in_order(spec: str) -> None:
     assert optimum.bound >= proof.margin - 1e-7
 
 
-@pytest.mark.parametrize("n", [2, 3])
-def test_the_bound_is_that_of_the_semidefinite_relaxation(n: int) -> None:
-    task = qcqpbench.problem(f"covariance_perceptron[m=10,n={n},p=12,seed=3]")
+@pytest.mark.parametrize("spec", ["m=10,n=2,p=12", "m=10,n=3,p=12", "m=30,n=2,p=30"])
+def test_the_bound_is_that_of_the_semidefinite_relaxation(spec: str) -> None:
+    task = qcqpbench.problem(f"covariance_perceptron[{spec},seed=3]")
     assert isinstance(task, MaxMargin)
     relaxed = solve(task, "sdr[solver=CLARABEL,tol=1e-9]")
     assert certify(task).bound == pytest.approx(relaxed.bound, rel=1e-3)

@@ -2,6 +2,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -177,6 +178,16 @@ def test_a_worker_that_cannot_start_is_one_line(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.syspath_prepend(tmp_path)
     with Worker() as worker, pytest.raises(QcqpbenchError, match="died at its start: ImportError: broken"):
         worker.attempt(TASK, Fine())
+
+
+def test_a_keeper_killed_at_its_start_leaves_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "numpy.py").write_text("import os\nos.kill(os.getppid(), 9)\nos._exit(1)")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with Worker() as worker, pytest.raises(QcqpbenchError, match="died at its start: its keeper was killed"):
+        worker.attempt(TASK, Fine())
+    assert [path.name for path in tmp_path.glob("qcqpbench-*") if "cpus" not in path.name] == []
 
 
 @pytest.mark.parametrize(

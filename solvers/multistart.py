@@ -1,0 +1,45 @@
+"""gip again and again, from ever new random starts, until the time is over: for best known margins. docs/gip.md"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qcqpbench.maxmargin import MaxMargin
+from qcqpbench.solution import Solution
+from qcqpbench.solver import Budget, Run, TaskSolver
+from qcqpbench.status import Termination
+
+from ._gip_state import Passes
+from .gip import Gip, automatic_starts, batch_of_starts
+
+
+@dataclass(frozen=True)
+class Multistart(TaskSolver):
+    """The best of several rounds of gip; one that the time cuts short keeps what it has found.
+
+    rounds    how many, if there is time
+    """
+
+    name = "multistart"
+    drives = "gip, as often as the time allows"
+    citation = "qcqpbench, docs/gip.md"
+
+    rounds: int = 10
+
+    def build(self, problem: MaxMargin) -> Run:
+        gip, passes = Gip(), Passes(problem, mixed=True)
+
+        def run(start: NDArray[np.float64], budget: Budget) -> Solution:
+            points: list[tuple[float, Solution]] = []
+            for number in range(self.rounds):
+                W = batch_of_starts(start, automatic_starts(problem), number)
+                best = max((margin for margin, _ in points), default=-np.inf)
+                found = gip.climb(passes, W, budget, best)
+                points.append((-np.inf if found.objective is None else found.objective, found))
+                if found.termination is Termination.TIME_LIMIT:
+                    break
+            _, best_point = max(points, key=lambda each: each[0])
+            return replace(best_point, iterations=sum(found.iterations or 0 for _, found in points))
+
+        return run
