@@ -38,6 +38,7 @@ class Attempt:
     bound                            what the solver claims to have proved; of a task: a bound on the margin
     gap                              between the bound and the margin or objective, relative to the larger of them
     point                            the solver's best point: W of a task, x of a QCQP
+    x                                of a task in a formulation: what the solver returned, which point was made of
     multipliers                      λ of a task's stabilities, if the solver gave them
     trace                            (seconds, point) of what it reported on the way
     """
@@ -67,12 +68,13 @@ class Attempt:
     message: str = ""
     details: dict[str, str | float] | None = None
     point: Array | None = None
+    x: Array | None = None
     multipliers: Array | None = None
     trace: tuple[tuple[float, Array], ...] = ()
 
     def record(self) -> dict[str, Any]:
-        """The attempt as plain values, without the trace and the multipliers, for JSON."""
-        left_out = ("trace", "multipliers")
+        """The attempt as plain values, for JSON: of its arrays the point alone."""
+        left_out = ("x", "multipliers", "trace")
         values = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in left_out}
         return {
             name: str(value) if isinstance(value, Termination | PointStatus) else
@@ -280,18 +282,18 @@ def _judge(
     found = verify(seen, solution.x, solver.tolerance)
     bound = _number(solution.bound)
     point = None if found.point_status in (PointStatus.NONE, PointStatus.INVALID) else np.asarray(solution.x)
-    trace = tuple(budget.trace)
+    trace, x = tuple(budget.trace), None
     if isinstance(problem, MaxMargin) and isinstance(seen, QCQP) and isinstance(solver, QCQPSolver):
         form = formulation(solver.formulation)
         bound = None if bound is None else form.margin(bound)
         if point is not None:
             try:
-                point = form.decode(problem, point)
+                x, point = point, form.decode(problem, point)
                 of_task = verify(problem, point)
                 found = replace(found, margin=of_task.margin, kappa_bar=of_task.kappa_bar, overlap=of_task.overlap)
             except QcqpbenchError:
-                found, point = Finding(PointStatus.INVALID), None
-        trace = tuple((seconds, form.decode(problem, x)) for seconds, x in trace if _has_directions(problem, x))
+                found, point, x = Finding(PointStatus.INVALID), None, None
+        trace = tuple((seconds, form.decode(problem, at)) for seconds, at in trace if _has_directions(problem, at))
     value = found.objective if isinstance(problem, QCQP) else found.margin
     gap = None
     if bound is not None and value is not None:
@@ -307,6 +309,7 @@ def _judge(
         message=solution.message,
         details=dict(solution.details),
         point=point,
+        x=x,
         multipliers=solution.multipliers,
         trace=trace,
     )

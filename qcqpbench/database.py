@@ -53,6 +53,7 @@ MIGRATIONS: list[tuple[str, ...]] = [
             AND (other.termination <> 'skipped' OR (other.begun, other.id) > (run.begun, run.id))
         ))""",
     ),
+    ("ALTER TABLE payload ADD COLUMN x BLOB",),
 ]
 
 _MAGIC = b"SQLite format 3\0"

@@ -6,11 +6,12 @@ from itertools import groupby
 from typing import Any
 
 from .errors import QcqpbenchError
+from .formulations import formulation
 from .job import load_problem
 from .maxmargin import MaxMargin
 from .qcqp import QCQP
 from .registry import solver
-from .store import Row, Store
+from .store import Array, Row, Store
 from .verify import verify
 
 _OF_TASK = ("margin", "kappa_bar", "overlap")
@@ -46,8 +47,8 @@ class Checked:
 def recheck(store: Store) -> Iterator[Checked]:
     """Judge the points of all rows again, problem by problem, each problem being made once.
 
-    margin, kappa_bar and overlap are compared for tasks; objective, violation and point_status where the solver saw the
-    problem itself. Of a formulation of a task the file keeps W, not the x that they were found at.
+    margin, kappa_bar and overlap are compared for tasks; objective, violation and point_status of the QCQP that the
+    solver saw, but for rows of a formulation from files of schema 1, which did not keep x.
     """
     for text, group in groupby(store.rows(all_rows=True, order="problem"), key=lambda row: str(row["problem"])):
         rows = list(group)
@@ -60,18 +61,24 @@ def recheck(store: Store) -> Iterator[Checked]:
         strange = {row["problem_id"]: row for row in rows if row["problem_id"] != problem.id}
         differences = [Difference(row, "problem_id", id, problem.id) for id, row in strange.items()]
         points = 0
-        for row in rows:
-            point = store.point(row["id"])
-            if point is not None and row["problem_id"] == problem.id:
-                points += 1
-                found = _judge(problem, row, point)
-                differences += [
-                    Difference(row, name, row[name], value) for name, value in found.items() if row[name] != value
-                ]
+        # One formulation after the other: each is as large as the problem.
+        rows.sort(key=lambda row: row["formulation"] or "")
+        for form, same in groupby(rows, key=lambda row: row["formulation"]):
+            seen = formulation(form).encode(problem) if form and isinstance(problem, MaxMargin) else problem
+            for row in same:
+                point = store.point(row["id"])
+                if point is not None and row["problem_id"] == problem.id:
+                    points += 1
+                    found = _judge(problem, seen, row, point, store.x(row["id"]))
+                    differences += [
+                        Difference(row, name, row[name], value) for name, value in found.items() if row[name] != value
+                    ]
         yield Checked(text, len(rows), points, tuple(differences))
 
 
-def _judge(problem: MaxMargin | QCQP, row: Row, point: Any) -> dict[str, Any]:
+def _judge(
+    problem: MaxMargin | QCQP, seen: MaxMargin | QCQP, row: Row, point: Array, x: Array | None
+) -> dict[str, Any]:
     try:
         tolerance = {"tolerance": solver(row["solver"]).tolerance}
     except QcqpbenchError:
@@ -80,6 +87,9 @@ def _judge(problem: MaxMargin | QCQP, row: Row, point: Any) -> dict[str, Any]:
     found = verify(problem, point, **tolerance)
     names = _OF_TASK if isinstance(problem, MaxMargin) else _OF_QCQP
     values = {name: getattr(found, name) for name in names}
-    if row["formulation"] is None and tolerance:
+    if x is not None:
+        found = verify(seen, x, **tolerance)
+        values |= {name: getattr(found, name) for name in _OF_QCQP}
+    if tolerance and (x is not None or row["formulation"] is None):
         values["point_status"] = found.point_status.value
     return values

@@ -34,7 +34,7 @@ Array = NDArray[np.float64]
 Row = dict[str, Any]
 Self = TypeVar("Self", bound="Store")
 
-_PAYLOAD = ("point", "multipliers", "trace")
+_PAYLOAD = ("point", "x", "multipliers", "trace")
 _JOB = tuple(field.name for field in fields(Job))
 _ATTEMPT = tuple(field.name for field in fields(Attempt) if field.name not in (*_JOB, *_PAYLOAD))
 COLUMNS = ("id", "invocation", "number", "key", "worker", "begun", *_JOB, *_ATTEMPT)
@@ -87,16 +87,16 @@ class Store:
                 return int(known[0])
         values = [getattr(job, name) for name in _JOB] + [getattr(attempt, name) for name in _ATTEMPT]
         row = [self._invocation, self._number, key, plain(outcome.worker), outcome.begun, *map(plain, values)]
+        arrays = (attempt.point, attempt.x, attempt.multipliers)
         payload = (
             plain(outcome.output),
-            None if attempt.point is None else pack(attempt.point),
-            None if attempt.multipliers is None else pack(attempt.multipliers),
+            *(None if array is None else pack(array) for array in arrays),
             pack_trace(attempt.trace) if attempt.trace else None,
         )
         with self._transaction():
             added = self._connection.execute(_INSERT, row)
             if any(payload):
-                self._connection.execute("INSERT INTO payload VALUES (?, ?, ?, ?, ?)", (added.lastrowid, *payload))
+                self._connection.execute(_INSERT_PAYLOAD, (added.lastrowid, *payload))
         self._number += 1
         assert added.lastrowid is not None
         return added.lastrowid
@@ -133,12 +133,14 @@ class Store:
 
     def point(self, run: int) -> Array | None:
         """The solver's best point: W of a task, x of a QCQP."""
-        blob = self._payload(run, "point")
-        return None if blob is None else unpack(blob)
+        return self._array(run, "point")
+
+    def x(self, run: int) -> Array | None:
+        """Of a task in a formulation: what the solver returned. Files of schema 1 did not keep it."""
+        return self._array(run, "x")
 
     def multipliers(self, run: int) -> Array | None:
-        blob = self._payload(run, "multipliers")
-        return None if blob is None else unpack(blob)
+        return self._array(run, "multipliers")
 
     def trace(self, run: int) -> tuple[tuple[float, Array], ...]:
         """(seconds, point) of what the solver reported on the way, thinned as `packing.pack_trace` says."""
@@ -150,10 +152,14 @@ class Store:
         with contextlib.closing(Store(source)) as other:
             if other.path.samefile(self.path):
                 return 0
-        with one_line(self.path):
-            before = self._count()
+        with one_line(other.path):
             self._connection.execute("ATTACH ? AS source", (reading(other.path),))
+        with one_line(self.path):
             try:
+                before = self._count()
+                with one_line(other.path):
+                    (sound,) = self._connection.execute("PRAGMA source.quick_check(1)").fetchone()
+                    require(sound == "ok", f"{other.path}: is damaged: {sound}")
                 with self._transaction():
                     for statement in _MERGE:
                         self._connection.execute(statement)
@@ -163,6 +169,10 @@ class Store:
 
     def _count(self) -> int:
         return int(self._connection.execute("SELECT count(*) FROM run").fetchone()[0])
+
+    def _array(self, run: int, name: str) -> Array | None:
+        blob = self._payload(run, name)
+        return None if blob is None else unpack(blob)
 
     def _payload(self, run: int, name: str) -> Any:
         found = list(self._read(f"SELECT {name} FROM payload WHERE run = ?", (run,)))
@@ -187,6 +197,7 @@ class Store:
 
 
 _INSERT = f"INSERT INTO run ({', '.join(COLUMNS[1:])}) VALUES ({', '.join('?' * len(COLUMNS[1:]))})"
+_INSERT_PAYLOAD = f"INSERT INTO payload (run, output, {', '.join(_PAYLOAD)}) VALUES (?, ?, ?, ?, ?, ?)"
 
 _MERGE = (
     """INSERT INTO main.invocation (uid, command, begun, machine)
@@ -196,7 +207,8 @@ _MERGE = (
     JOIN source.invocation AS there ON there.id = theirs.invocation
     JOIN main.invocation AS here USING (uid)
     WHERE true ORDER BY theirs.id ON CONFLICT DO NOTHING""",
-    """INSERT INTO main.payload SELECT ours.id, output, point, multipliers, trace FROM source.payload
+    f"""INSERT INTO main.payload (run, output, {", ".join(_PAYLOAD)})
+    SELECT ours.id, output, {", ".join(_PAYLOAD)} FROM source.payload
     JOIN source.run AS theirs ON theirs.id = payload.run
     JOIN source.invocation AS there ON there.id = theirs.invocation
     JOIN main.invocation AS here USING (uid)

@@ -74,7 +74,8 @@ def test_results_are_verified(results: Path, capsys: pytest.CaptureFixture[str])
     ("id", "name", "value"),
     [(1, "margin", "margin + 1e-16"), (1, "margin", "NULL"), (2, "kappa_bar", "kappa_bar * 2"), (3, "margin", "0.5"),
      (4, "overlap", "1"), (5, "objective", "objective - 1"), (5, "violation", "1"), (6, "point_status", "'infeasible'"),
-     (1, "point_status", "'invalid'")],
+     (1, "point_status", "'invalid'"), (3, "violation", "0.5"), (4, "objective", "objective * 2"),
+     (4, "point_status", "'infeasible'")],
 )  # fmt: skip
 def test_what_differs_is_said(
     results: Path, capsys: pytest.CaptureFixture[str], id: int, name: str, value: str
@@ -99,6 +100,13 @@ def test_a_point_that_was_changed_is_noticed(results: Path, capsys: pytest.Captu
     code, lines = said(capsys, "verify", results)
     assert code == 1
     assert lines[0].startswith("run 1: margin is ")
+
+
+def test_rows_of_schema_1_are_verified_without_x(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with changed(results) as connection:
+        connection.execute("ALTER TABLE payload DROP COLUMN x")
+        connection.execute("PRAGMA user_version = 1")
+    assert said(capsys, "verify", results) == (0, [f"{results}: 6 rows, 6 points judged again: all as stored"])
 
 
 def test_a_problem_that_became_another(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,6 +148,16 @@ def test_a_solver_nobody_knows_here(results: Path, capsys: pytest.CaptureFixture
 
 
 # --- merge ---
+
+
+def test_a_damaged_source_is_named(results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bad, target = tmp_path / "bad.db", tmp_path / "all.db"
+    content = bytearray(results.read_bytes())
+    content[8192:] = b"z" * (len(content) - 8192)
+    bad.write_bytes(content)
+    code, (line,) = said(capsys, "merge", bad, "-o", target)
+    assert code == 2 and line.startswith(f"qcqpbench: {bad}: is damaged")
+    assert bad.read_bytes() == content
 
 
 def test_merge(results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,6 +25,7 @@ from qcqpbench.packing import pack, unpack
 from qcqpbench.status import PointStatus
 from qcqpbench.store import COLUMNS, Store
 
+SCHEMA = len(database.MIGRATIONS)
 ROOT = Path(__file__).parents[1]
 JOB = Job("parity[m=2]", "abc", "gip[starts=8]", "scipy 1", None, 0, time_limit=10.0)
 NOW = 1.7e9
@@ -88,6 +89,7 @@ def outcomes(draw: st.DrawFn) -> Outcome:
         message=draw(text),
         details=draw(st.none() | st.dictionaries(text, text | st.floats(), max_size=3)),
         point=draw(st.none() | arrays),
+        x=draw(st.none() | arrays),
         multipliers=draw(st.none() | arrays),
         trace=tuple(draw(st.lists(st.tuples(st.floats(0, 1e6), arrays), max_size=4))),
         **rest,
@@ -129,6 +131,7 @@ def test_what_goes_in_comes_out(store: Store, each: Outcome) -> None:
     })  # fmt: skip
     assert store.output(id) == as_stored(each.output)
     same_bits(store.point(id), attempt.point)
+    same_bits(store.x(id), attempt.x)
     same_bits(store.multipliers(id), attempt.multipliers)
     trace = store.trace(id)
     assert [seconds for seconds, _ in trace] == [seconds for seconds, _ in attempt.trace]
@@ -156,7 +159,7 @@ def test_columns_are_the_fields_of_job_and_attempt(tmp_path: Path) -> None:
     (row,) = rows(tmp_path / "a.db")
     assert tuple(row) == COLUMNS
     named = {each.name for kind in (Job, Attempt) for each in fields(kind)}
-    assert named - set(COLUMNS) == {"point", "multipliers", "trace"}
+    assert named - set(COLUMNS) == {"point", "x", "multipliers", "trace"}
 
 
 @pytest.mark.parametrize("value", [np.array(["a"]), np.array([1j]), np.array([None]), "text", [[1], [2, 3]]])
@@ -347,7 +350,7 @@ def make(path: Path, what: str) -> None:
         ("text", "is no qcqpbench results file"),
         ("foreign", "is no qcqpbench results file"),
         ("foreign wal", "is no qcqpbench results file"),
-        ("later", "has schema 99, this qcqpbench reads up to 1: update it"),
+        ("later", f"has schema 99, this qcqpbench reads up to {SCHEMA}: update it"),
         ("truncated", "is damaged"),
         ("cut", "is damaged"),
         ("header", "is no qcqpbench results file"),
@@ -415,11 +418,11 @@ def test_a_later_schema_opens_an_older_file(tmp_path: Path, monkeypatch: pytest.
         with Store(path, write=write) as store:
             assert [row["margin"] for row in store.rows()] == [3.0]
             assert store._connection.execute("SELECT mood FROM run").fetchall() == [("fine",)]
-            assert store._connection.execute("PRAGMA user_version").fetchone() == (2,)
+            assert store._connection.execute("PRAGMA user_version").fetchone() == (SCHEMA + 1,)
     fill(other, outcome(replace(JOB, start=1)))
     assert len(rows(other)) == 2
     monkeypatch.undo()
-    with pytest.raises(QcqpbenchError, match="has schema 2, this qcqpbench reads up to 1"):
+    with pytest.raises(QcqpbenchError, match=f"has schema {SCHEMA + 1}, this qcqpbench reads up to {SCHEMA}"):
         Store(old)
 
 
@@ -441,6 +444,9 @@ def test_schema_1_is_what_it_was() -> None:
         with Store(path) as store:
             np.testing.assert_array_equal(store.point(found[0]["id"]), [[0.6, 0.8], [1.0, 0.0]])
             assert [seconds for seconds, _ in store.trace(found[0]["id"])] == [0.25, 0.5]
+            assert store.x(found[0]["id"]) is None
+        with Store(Path(folder, "new.db"), write=True) as store:
+            assert store.merge(path) == 2
     assert [(row["solver"], row["termination"], row["margin"]) for row in found] == [
         ("gip[starts=8]", "finished", 0.125),
         ("gip[starts=8]", "crashed", None),
