@@ -30,7 +30,14 @@ class DaskPool:
     """The workers of a Dask cluster: a scheduler's address, or ``local`` for one of so many processes here."""
 
     def __init__(self, address: str, workers: int = 1) -> None:
-        _distributed()
+        distributed = _distributed()
+        if address != "local":
+            try:
+                distributed.comm.get_address_host_port(address)
+            except ValueError as error:
+                raise QcqpbenchError(
+                    f"{address} is no address of a Dask scheduler ({error}); right is local or tcp://HOST:PORT"
+                ) from error
         self.address, self.workers = address, workers
         self._client: Any = None
         self._jobs: dict[str, Job] = {}

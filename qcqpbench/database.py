@@ -78,7 +78,9 @@ def open_database(path: Path, write: bool) -> Iterator[sqlite3.Connection]:
                     _create(path)
                 _check_pages(path)
             connection = stack.enter_context(contextlib.closing(_connect(path, write)))
-            if _schema(connection) < len(MIGRATIONS):
+            if (schema := _schema(connection)) < len(MIGRATIONS):
+                advice = f"has schema {schema}, and to read it as {len(MIGRATIONS)} it must be writable: make a copy"
+                require(_writable(path), f"{path}: {advice}")
                 with contextlib.nullcontext() if write else _only_writer(path):
                     connection.execute("PRAGMA query_only = OFF")
                     _migrate(connection)
@@ -91,10 +93,14 @@ def open_database(path: Path, write: bool) -> Iterator[sqlite3.Connection]:
 
 def reading(path: Path) -> str:
     """The address of a results file for SQLite, to read from it."""
-    if os.access(path, os.W_OK) and os.access(path.absolute().parent, os.W_OK):
+    if _writable(path):
         # Opened for writing all the same: SQLite then clears away what it makes beside the file.
         return _uri(path, "mode=rw")
     return _uri(path, "mode=ro" if _has_wal(path) else "mode=ro&immutable=1")
+
+
+def _writable(path: Path) -> bool:
+    return os.access(path, os.W_OK) and os.access(path.absolute().parent, os.W_OK)
 
 
 @contextlib.contextmanager
@@ -228,10 +234,10 @@ def _only_writer(path: Path) -> Iterator[None]:
             if not (name.exists() and os.path.samestat(name.stat(), os.fstat(file.fileno()))):
                 # Its last owner removed it between our opening and our locking it.
                 continue
-            file.truncate(0)
-            file.write(f"{os.getpid()}\n")
-            file.flush()
             try:
+                file.truncate(0)
+                file.write(f"{os.getpid()}\n")
+                file.flush()
                 yield
             finally:
                 name.unlink(missing_ok=True)

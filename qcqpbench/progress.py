@@ -94,7 +94,7 @@ def labels(specs: Iterable[str]) -> dict[str, str]:
 class Progress:
     """The view of a run, from outcomes that it is told of and a function that says what runs now.
 
-    total     runs, those done before among them
+    total     runs at the most, those done before among them
     names     what to call problems and solvers, by their specs; solvers: those to come, by name
     """
 
@@ -137,6 +137,10 @@ class Progress:
     def skip(self) -> None:
         """A run was done before."""
         self.before += 1
+
+    def drop(self, count: int) -> None:
+        """So many runs fewer are to be done."""
+        self.total -= count
 
     def add(self, outcome: Outcome) -> None:
         attempt, name = outcome.attempt, self._name(outcome.job.solver)

@@ -37,7 +37,7 @@ import math
 import re
 import tomllib
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from importlib.resources import files
 from pathlib import Path
@@ -129,16 +129,18 @@ class Suite:
     @property
     def size(self) -> int:
         """How many jobs there are at the most."""
-        return sum(entry.settings.starts for problem in self.problems for entry in self._entries(problem))
+        return sum(map(self._asked, self.problems))
 
-    def jobs(self) -> Iterator[Job]:
-        """The runs, all of a problem one after the other. Each problem is made once, when its turn comes."""
+    def jobs(self, dropped: Callable[[int], None] = lambda _: None) -> Iterator[Job]:
+        """The runs, all of a problem one after the other. Each problem is made once, when its turn comes; `dropped` is
+        then told how many of its runs there are not, since a solver does not take it or it was there before."""
         seen: set[str] = set()
         for text in self.problems:
-            for job in self._jobs(text):
-                if job.key not in seen:
-                    seen.add(job.key)
-                    yield job
+            jobs = {job.key: job for job in self._jobs(text)}
+            new = [job for key, job in jobs.items() if key not in seen]
+            seen |= jobs.keys()
+            dropped(self._asked(text) - len(new))
+            yield from new
         require(bool(seen), "there is nothing to run: none of the solvers takes any of the problems")
 
     def _jobs(self, text: str) -> list[Job]:
@@ -157,6 +159,9 @@ class Suite:
             job = replace(job, time_limit=settings.time_limit, memory_limit=memory, threads=settings.threads)
             jobs += [replace(job, start=start) for start in range(settings.starts)]
         return jobs
+
+    def _asked(self, problem: str) -> int:
+        return sum(entry.settings.starts for entry in self._entries(problem))
 
     def _entries(self, problem: str) -> list[Entry]:
         chosen = {entry.solver.spec: entry for entry in self.entries if entry.takes(problem)}
@@ -281,7 +286,9 @@ class _File:
                     raise nearest(name, known, "parameter of the problems")
             where = {name: value if isinstance(value, list) else [value] for name, value in where.items()}
             fits = any(_fits(problem, where) for problem in problems)
-            require(fits, "where fits none of the problems above")
+            there = {name: list(dict.fromkeys(facts(problem).get(name) for problem in problems)) for name in where}
+            values = "; ".join(f"{name}: {', '.join(map(str, there[name]))}" for name in there)
+            require(fits, f"where fits none of the problems above, which have {values}")
         for spec in self._specs("solver", number, block, solvers(), ("name", "where", *_RIGHT)):
             yield Entry(solver(spec), settings, where, named=block["name"] != "*")
 

@@ -188,6 +188,13 @@ def test_ctrl_c_keeps_what_is_finished() -> None:
     assert 3 <= count < 200 and f" {count} new runs in r.db" in rest
 
 
+def test_runs_left_out_are_not_waited_for() -> None:
+    """hostile takes max-margin tasks only."""
+    done = run("-p", SPEC, "-p", "classical_perceptron[m=5]", "-s", "slsqp", "-s", "hostile", "-j", "1", "-o", "r.db")
+    assert "hostile takes max-margin tasks; it is left out" in done.stderr
+    assert "r.db: 4 runs" in done.stderr and "[3/3]" in done.stderr.splitlines()[-1]
+
+
 def test_a_run_without_any_point_fails() -> None:
     assert run("-p", SPEC, "-s", "hostile[kind=build_error]", "-o", "r.db").returncode == 1
 
@@ -201,13 +208,15 @@ def test_a_run_without_any_point_fails() -> None:
         (["smoke", "-s", "ipop"], "did you mean 'ipopt'"),
         (["smoke", "--memory", "0"], "memory_limit = 0.0 is not allowed"),
         (["-p", "missing.npz"], "missing.npz: no such file"),
-        (["-p", SPEC, "--dask", "nonsense://"], "no Dask scheduler at nonsense://"),
+        (["-p", SPEC, "--dask", "nonsense"], "right is local or tcp://HOST:PORT"),
+        (["-p", SPEC, "--dask", "nonsense://"], "nonsense:// is no address of a Dask scheduler"),
     ],
 )
 def test_wrong_usage_is_one_line(words: list[str], message: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["run", *words]) == 2
-    error = capfd.readouterr().err
-    assert message in error.splitlines()[-1]
+    (error,) = capfd.readouterr().err.splitlines()
+    assert message in error
+    assert not Path("results.db").exists()
 
 
 def test_without_dask_one_line_says_what_helps(

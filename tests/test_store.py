@@ -453,6 +453,15 @@ def test_schema_1_is_what_it_was() -> None:
     ]
 
 
+def test_an_old_file_that_is_not_writable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = Path(shutil.copy(ROOT / "tests" / "data" / "schema-1.db", tmp_path))
+    before = path.read_bytes()
+    monkeypatch.setattr(database, "_writable", lambda _: False)
+    with pytest.raises(QcqpbenchError, match="has schema 1, and to read it as 2 it must be writable: make a copy"):
+        Store(path)
+    assert path.read_bytes() == before and beside(path) == ["schema-1.db"]
+
+
 # --- writers, readers, kills, full disks ---
 
 

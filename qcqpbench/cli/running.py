@@ -69,7 +69,7 @@ def _run(options: argparse.Namespace) -> int:
         progress = Progress(title, suite.size, names, [names[spec] for spec in specs], pool.running)
 
         def todo() -> Iterator[Job]:
-            for job in suite.jobs():
+            for job in suite.jobs(progress.drop):
                 if job.key in finished:
                     before.add(job.key)
                     progress.skip()
