@@ -1,11 +1,13 @@
 """Jobs → outcomes on a Dask cluster: each Dask worker does what a thread of `LocalPool` does, in the same isolation."""
 
+import asyncio
 import contextlib
 import importlib
 import logging
 import threading
 import time
 import uuid
+import warnings
 from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
@@ -21,23 +23,21 @@ from .status import Termination
 # an adaptive cluster sees a reason to grow; few enough that 10⁵ jobs never lie on the scheduler at once.
 _LEAST, _PER_THREAD = 16, 3
 _LOOK = 1.0
+# Seconds for a scheduler to answer.
+_PATIENCE = 10.0
 
 _mine = threading.local()
 _workers: set[Worker] = set()
 
 
 class DaskPool:
-    """The workers of a Dask cluster: a scheduler's address, or ``local`` for one of so many processes here."""
+    """The workers of a Dask cluster: `address` is that of a scheduler, which must answer, or ``local``: `workers`
+    processes here."""
 
     def __init__(self, address: str, workers: int = 1) -> None:
-        distributed = _distributed()
+        _distributed()
         if address != "local":
-            try:
-                distributed.comm.get_address_host_port(address)
-            except ValueError as error:
-                raise QcqpbenchError(
-                    f"{address} is no address of a Dask scheduler ({error}); right is local or tcp://HOST:PORT"
-                ) from error
+            _reach(address)
         self.address, self.workers = address, workers
         self._client: Any = None
         self._jobs: dict[str, Job] = {}
@@ -61,6 +61,8 @@ class DaskPool:
     def run(self, jobs: Iterable[Job]) -> Generator[Outcome, None, None]:
         distributed = _distributed()
         with contextlib.ExitStack() as stack:
+            # A scheduler that is lost would be a traceback on the terminal.
+            stack.enter_context(distributed.utils.silence_logging_cmgr(logging.CRITICAL))
             target: Any = self.address
             if self.address == "local":
                 target = stack.enter_context(
@@ -71,11 +73,9 @@ class DaskPool:
                         silence_logs=logging.CRITICAL,
                     )
                 )
-            try:
-                self._client = stack.enter_context(distributed.Client(target, timeout="10s", set_as_default=False))
-            except (OSError, ValueError, TypeError) as error:
-                reason = " ".join(str(error).split()) or type(error).__name__
-                raise QcqpbenchError(f"no Dask scheduler at {self.address}: {reason}") from None
+            self._client = stack.enter_context(distributed.Client(target, timeout="10s", set_as_default=False))
+            if not self._client.nthreads():
+                warnings.warn(f"{self.address} has no workers yet; the runs wait for them", stacklevel=2)
             stack.callback(self._leave)
             yield from self._run(iter(jobs))
 
@@ -139,6 +139,24 @@ def _distributed() -> Any:
         return importlib.import_module("distributed")
     except ModuleNotFoundError:
         raise QcqpbenchError("the package distributed is missing: pip install 'qcqpbench[dask]'") from None
+
+
+def _reach(address: str) -> None:
+    """A client alone would wait for ever where somebody listens who is no scheduler."""
+    distributed = _distributed()
+
+    async def greet() -> None:
+        options = distributed.Security().get_connection_args("client")
+        comm = await distributed.comm.connect(address, timeout=_PATIENCE, **options)
+        await comm.close()
+
+    try:
+        distributed.comm.get_address_host_port(address)
+        asyncio.run(asyncio.wait_for(greet(), _PATIENCE))
+    except (OSError, ValueError, TypeError) as error:
+        reason = " ".join(str(error).split()) or f"no answer within {_PATIENCE:g} s"
+        right = "right is local or tcp://HOST:PORT"
+        raise QcqpbenchError(f"no Dask scheduler at {address}: {reason}; {right}") from error
 
 
 def _do(job: Job, version: str) -> Outcome:

@@ -3,6 +3,7 @@ import os
 import pty
 import re
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -209,7 +210,7 @@ def test_a_run_without_any_point_fails() -> None:
         (["smoke", "--memory", "0"], "memory_limit = 0.0 is not allowed"),
         (["-p", "missing.npz"], "missing.npz: no such file"),
         (["-p", SPEC, "--dask", "nonsense"], "right is local or tcp://HOST:PORT"),
-        (["-p", SPEC, "--dask", "nonsense://"], "nonsense:// is no address of a Dask scheduler"),
+        (["-p", SPEC, "--dask", "nonsense://"], "no Dask scheduler at nonsense://: "),
     ],
 )
 def test_wrong_usage_is_one_line(words: list[str], message: str, capfd: pytest.CaptureFixture[str]) -> None:
@@ -217,6 +218,17 @@ def test_wrong_usage_is_one_line(words: list[str], message: str, capfd: pytest.C
     (error,) = capfd.readouterr().err.splitlines()
     assert message in error
     assert not Path("results.db").exists()
+
+
+def test_a_dask_address_where_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a port that is closed nor one where somebody listens and says nothing."""
+    monkeypatch.setattr(cluster, "_PATIENCE", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(QcqpbenchError, match=f"no Dask scheduler at {address}: .+; right is"):
+            cluster.DaskPool(address)
+    with pytest.raises(QcqpbenchError, match=f"no Dask scheduler at {address}: .+; right is"):
+        cluster.DaskPool(address)
 
 
 def test_without_dask_one_line_says_what_helps(
