@@ -7,7 +7,7 @@ time      the keeper kills the worker GRACE seconds after the deadline, which co
 memory    the keeper looks at the memory in use by the worker and its children 20 times a second; RLIMIT_DATA at twice
           the limit stops what would come faster. Not RLIMIT_AS: libraries reserve much more than they use.
 threads   environment variables say how many BLAS and OpenMP should start; the worker is bound to as many CPUs, so more
-          threads gain nothing. They are noted if the keeper sees them run in more than a tenth of its looks.
+          threads gain nothing. They are noted if the keeper sees them run in more than half of its looks.
 children  the keeper adopts and kills what a solver leaves running, and the attempt says so.
 """
 

@@ -36,7 +36,7 @@ GRACE = 0.3
 BUILD_SECONDS = 30.0
 # Of the looks at a run, those that must have seen too many threads before it is said: a look can catch two threads that
 # take turns.
-_OFTEN = 0.1
+_OFTEN = 0.5
 # Records of the reported points: seconds, number of values; then the values.
 _RECORD = struct.Struct("<dq")
 

@@ -22,6 +22,10 @@ _WARM_UP, _TEMPERATURES, _PACE, _MOMENTUM = 70, (2.0, 0.3), 0.1, 0.9
 _SHIFTS, _FIRST_SHIFT, _LEAST_SHIFT = 60, 2.0, 3e-2
 
 
+# In fewer dimensions all smoothed paths end alike: every second one is smoothed less, and none is given up.
+_FEW, _LESS = 40, 0.05
+
+
 class Passes:
     """What is computed by going through the patterns, for a batch of W at once; in float32 if told so."""
 
@@ -34,6 +38,11 @@ class Passes:
         self.single = task.patterns.astype(np.float32) if mixed and fits else None
         self.symmetric = all(np.array_equal(pattern, pattern.T) for pattern in task.patterns)
         self.pairs = list(zip(*task.pairs, strict=True))
+        self.few = task.n * task.m <= _FEW
+
+    def smoothing(self, count: int) -> Array:
+        """By what the first T and μ of paths are to be multiplied."""
+        return np.where(self.few & (np.arange(count) % 2 == 1), _LESS, 1.0)
 
     def _patterns(self, double: bool) -> NDArray[Any]:
         return self.task.patterns if double or self.single is None else self.single
@@ -66,7 +75,8 @@ def warm_up(passes: Passes, W: Array) -> Iterator[tuple[Array, Array]]:
     stabilities, while T falls; a batch of W and their margins before each step. It costs a tenth of a Newton step."""
     unit, labels = passes.unit, passes.task.labels
     velocity = np.zeros(W.shape)
-    for T in unit * np.geomspace(*_TEMPERATURES, _WARM_UP):
+    temperatures = unit * np.geomspace(*_TEMPERATURES, _WARM_UP)[:, None, None] * passes.smoothing(len(W))[:, None]
+    for T in temperatures:
         right, left, g = passes.products(W, False)
         yield W, g.min(axis=1)
         weights = np.exp((g.min(axis=1, keepdims=True) - g) / T)
@@ -78,7 +88,7 @@ def warm_up(passes: Passes, W: Array) -> Iterator[tuple[Array, Array]]:
             gradient[:, i] += np.matmul(share, left[:, :, j].swapaxes(0, 1))[:, 0]
             gradient[:, j] += np.matmul(share, right[:, :, i].swapaxes(0, 1))[:, 0]
         gradient -= np.sum(gradient * W, axis=2, keepdims=True) * W
-        velocity = _MOMENTUM * velocity + _PACE * T / unit * (gradient / unit)
+        velocity = _MOMENTUM * velocity + _PACE * T[..., None] / unit * (gradient / unit)
         speed = np.sqrt(np.sum(velocity**2, axis=(1, 2), keepdims=True))
         velocity *= np.minimum(1.0, _LONGEST_STEP / np.maximum(speed, 1e-30))
         W = unit_rows(W + velocity)
@@ -123,14 +133,14 @@ class Batch:
         right, left, self.g = passes.products(W, passes.single is None)
         self.products = [(right[:, k], left[:, k]) for k in range(b)]
         self.count = self.g.shape[1]
-        self.mu = np.full(b, mu0 * self.unit / self.count)
-        self.t = self.g.min(axis=1) - 0.2 * mu0 * self.unit
+        self.mu = mu0 * passes.smoothing(b) * self.unit / self.count
+        self.t = self.g.min(axis=1) - 0.2 * self.mu * self.count
         self.weights = self.mu[:, None] / (self.g - self.t[:, None])
         self.shift = np.full(b, _FIRST_SHIFT * self.unit)
         self.keep_shift = np.ones(b, dtype=bool)
         self.live = np.ones(b, dtype=bool)
         self.waiting = np.zeros(b, dtype=bool)
-        self.gate = 0
+        self.gate = len(_GATES) if passes.few else 0
         self.residual = np.full(b, np.inf)
         self.iterations = 0
 

@@ -25,7 +25,7 @@ class Multistart(TaskSolver):
     drives = "gip, as often as the time allows"
     citation = "qcqpbench, docs/gip.md"
 
-    rounds: int = 10
+    rounds: int = 4
 
     def build(self, problem: MaxMargin) -> Run:
         gip, passes = Gip(), Passes(problem, mixed=True)
