@@ -54,7 +54,7 @@ def certify_margin(
     point: ArrayLike | None = None,
     multipliers: ArrayLike | None = None,
     time_limit: float = np.inf,
-    tol: float = 1e-3,
+    tol: float = 3e-3,
 ) -> Certificate:
     """The best bound found, by an interior-point method on the dual of Shor's relaxation, until it is within tol
     (relative) of the relaxation's value, or the time is over.
