@@ -45,7 +45,7 @@ Rows = dict[str, tuple[object, ...]]
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("dask")
     install(folder)
-    (folder / "suite.toml").write_text(SUITE.format(starts=20))
+    (folder / "suite.toml").write_text(SUITE.format(starts=8))
     yield folder
     assert none_left(MARKED) == {}
 
@@ -111,7 +111,7 @@ def test_two_workers_over_tcp_one_killed_midway(
         line = ""
         while next_line := driver.stderr.readline():
             line = next_line
-            if line.startswith("[30/"):
+            if line.startswith("[12/"):
                 # Also its nanny, which would start another one.
                 kill(workers[0])
         assert driver.wait() == 0, line
@@ -122,7 +122,7 @@ def test_an_interrupted_driver_goes_on(folder: Path, local: Rows) -> None:
     command = (SCRIPT, "run", "suite.toml", "--dask", "local", "-j", "2", "-o", "again.db")
     with start(folder, *command) as process:
         assert process.stderr is not None
-        while not process.stderr.readline().startswith("[10/"):
+        while not process.stderr.readline().startswith("[5/"):
             pass
         os.killpg(process.pid, signal.SIGINT)
         assert "the same command goes on" in process.stderr.read()
