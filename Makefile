@@ -7,7 +7,7 @@ export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 
-.PHONY: help setup test lint bench constraints clean
+.PHONY: help setup test lint bench ratios constraints clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -26,7 +26,10 @@ lint: setup  ## check style, types and the direction of imports
 test: lint  ## everything lint checks, then the tests
 	$(PYTHON) -m pytest
 
-bench: setup  ## the benchmarks in tests/benchmarks
+bench: setup  ## run the default suite into results.db; what is there already is not run again
+	$(VENV)/bin/qcqpbench run default -o results.db
+
+ratios: setup  ## the benchmarks in tests/benchmarks, as ratios within one run
 	$(PYTHON) -m pytest tests/benchmarks --benchmark-only
 
 # In an environment of its own, so that nothing installed by hand is pinned.
