@@ -216,9 +216,10 @@ def quality_at(runs: Sequence[Row], best: float, times: Sequence[float]) -> list
         if (final := score(row)) is None:
             continue
         build = float(row["build_seconds"] or 0)
-        events = [(build + at, value) for at, value in row.get("trace") or ()] + [(seconds(row), final)]
-        for k, time in enumerate(times):
-            total[k] += max(0.0, max((value for at, value in events if at <= time), default=0.0)) / best
+        events = sorted([*((build + at, value) for at, value in row.get("trace") or ()), (seconds(row), final)])
+        at, values = np.array(events).T
+        so_far = np.concatenate([[0.0], np.maximum.accumulate(np.maximum(values, 0.0))])
+        total += so_far[np.searchsorted(at, times, "right")] / best
     return [float(value) for value in total / max(1, len(runs))]
 
 
@@ -260,8 +261,10 @@ def theory_curve(loads: Sequence[float], kappa_bars: Sequence[float], points: in
 
     In every replica-symmetric theory here load · I(κ̄) is the same at all loads, see `theory`.
     """
+    if not loads:
+        return []
     constants = np.asarray(loads) * margin_integral(kappa_bars)
-    if not len(loads) or np.ptp(constants) > 1e-6 * constants.max():
+    if np.ptp(constants) > 1e-6 * constants.max():
         return []
     low, high = min(loads) * 0.8, max(loads) * 1.1
     wanted = constants[0] / np.geomspace(low, high, points)

@@ -15,6 +15,7 @@ from ..status import Termination
 from .sources import Results
 from .timing import timing
 
+_TERMINATIONS = {str(each): each for each in Termination}
 _VARIED = ("load", "p", "seed", "m")
 
 
@@ -138,7 +139,7 @@ def _summary(facts: Facts) -> list[dict[str, Any]]:
 
 def is_false_claim(row: Row) -> bool:
     """The solver claims a solution, and its point is none."""
-    return Termination(row["termination"]).claims_a_solution and row["point_status"] != "feasible"
+    return _TERMINATIONS[row["termination"]].claims_a_solution and row["point_status"] != "feasible"
 
 
 def _scores(rows: Iterable[Row]) -> list[float]:
@@ -168,20 +169,20 @@ def _capacity(facts: Facts) -> list[dict[str, Any]]:
         where = facts.places[id]
         if where["load"] is not None and id in tasks:
             panels[where["variant"], where["m"]][where["load"]].append(id)
-    theory = {row["problem_id"]: row["kappa_bar_theory"] for row in facts.rows}
+    theory = {row["problem_id"]: row["kappa_bar_theory"] for row in facts.rows if row["kappa_bar_theory"] is not None}
     found = []
     for (variant, m), loads in sorted(panels.items(), key=lambda item: item[0]):
-        predicted = [(load, theory[ids[0]]) for load, ids in sorted(loads.items()) if theory[ids[0]] is not None]
+        predicted = [(load, theory[ids[0]]) for load, ids in sorted(loads.items()) if ids[0] in theory]
         points = [
-            _capacity_point(facts, name, load, ids)
-            for name in facts.solvers
-            for load, ids in sorted(loads.items())
+            _capacity_point(facts, name, load, ids) for name in facts.solvers for load, ids in sorted(loads.items())
         ]
         found.append(
             {
                 "variant": variant,
                 "m": m,
-                "theory": metrics.theory_curve(*map(list, zip(*predicted, strict=True))) if predicted else [],
+                "theory": metrics.theory_curve(
+                    [load for load, _ in predicted], [kappa_bar for _, kappa_bar in predicted]
+                ),
                 "points": [each for each in points if each["runs"]],
                 "band": [band for load, ids in sorted(loads.items()) if (band := _band(facts, load, ids))],
             }
@@ -238,11 +239,11 @@ def _statuses(facts: Facts) -> list[dict[str, Any]]:
         {
             "solver": name,
             "termination": termination,
-            "claim": Termination(termination).message,
+            "claim": _TERMINATIONS[termination].message,
             "point_status": status,
             "runs": count,
             "solved": solved[name, termination, status],
-            "false": Termination(termination).claims_a_solution and status != "feasible",
+            "false": _TERMINATIONS[termination].claims_a_solution and status != "feasible",
         }
         for (name, termination, status), count in sorted(counts.items())
     ]
@@ -261,6 +262,6 @@ def _messages(facts: Facts) -> list[dict[str, Any]]:
             counts[key] += 1
             where.setdefault(key, row["problem"])
     return [
-        {"solver": name, "termination": termination, "message": text, "runs": count, "first": where[name, termination, text]}
-        for (name, termination, text), count in sorted(counts.items())
-    ]  # fmt: skip
+        {"solver": key[0], "termination": key[1], "message": key[2], "runs": count, "first": where[key]}
+        for key, count in sorted(counts.items())
+    ]

@@ -15,6 +15,8 @@ from .sources import Results
 from .tables import Table, show, tables
 from .verdict import verdict
 
+# Characters of a cell that may take more than a line.
+_LONG = 70
 _SCRIPTS = ("plot.js", "table.js", "page.js")
 _WORDS = ("label", "solver", "problem", "formulation", "termination", "point_status", "message", "version")
 _NUMBERS = (
@@ -49,9 +51,7 @@ def html(results: Results) -> str:
         parts[f"table-{id}"] = made.get(id, "")
     # In one pass: what is put in is not looked at again.
     pieces = page.split("{{")
-    return pieces[0] + "".join(
-        parts[name] + rest for name, _, rest in (piece.partition("}}") for piece in pieces[1:])
-    )
+    return pieces[0] + "".join(parts[name] + rest for name, _, rest in (piece.partition("}}") for piece in pieces[1:]))
 
 
 def _file(name: str) -> str:
@@ -101,4 +101,5 @@ def _table(table: Table) -> str:
 def _cell(value: Any) -> str:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return f'<td class="number" data-value="{value!r}">{escape(show(value))}</td>'
-    return f"<td>{escape(show(value))}</td>"
+    text = show(value)
+    return f"<td{' class=long' if len(text) > _LONG else ''}>{escape(text)}</td>"

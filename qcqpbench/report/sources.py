@@ -10,6 +10,7 @@ from ..errors import QcqpbenchError, require
 from ..job import load_problem
 from ..maxmargin import MaxMargin
 from ..progress import labels
+from ..spec import parse
 from ..store import Row, Store
 
 
@@ -50,10 +51,17 @@ def read(paths: Sequence[str | Path], traces: bool = True) -> Results:
                 _add_traces(store, new)
     found = list(rows.values())
     _add_senses(found)
-    names = labels({row["solver"] for row in found})
+    names = labels({row["solver"] for row in found if _is_spec(row["solver"])})
     for row in found:
-        row["label"] = names[row["solver"]]
+        row["label"] = names.get(row["solver"], row["solver"])
     return Results(tuple(Path(path).name for path in paths), found, invocations, micro)
+
+
+def _is_spec(text: str) -> bool:
+    try:
+        return bool(parse(text))
+    except QcqpbenchError:
+        return False
 
 
 def _add_traces(store: Store, rows: Iterable[Row]) -> None:

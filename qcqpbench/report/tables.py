@@ -27,7 +27,7 @@ def show(value: Any) -> str:
 def percent(value: float | None) -> str:
     if value is None:
         return ""
-    return "0 %" if abs(value) < 5e-7 else f"{100 * value:.3g} %"
+    return "less than 0.0001 %" if abs(value) < 1e-6 else f"{100 * value:.3g} %"
 
 
 def tables(contents: dict[str, Any]) -> list[Table]:
@@ -79,8 +79,8 @@ def _summary(contents: dict[str, Any]) -> Table:
         ("solver", "problems", "not run", "runs", "solved", "best known", "no point", "median gap", "largest gap",
          "gap to bound", "bounds", "false claims", "limits"),
         [
-            (e["solver"], e["problems"], e["missing"], e["runs"], e["solved"], e["best"], e["no_point"], e["gap_median"],
-             e["gap_max"], e["gap_bound"], e["bounded"], e["false_claims"], e["limits"])
+            (e["solver"], e["problems"], e["missing"], e["runs"], e["solved"], e["best"], e["no_point"],
+             e["gap_median"], e["gap_max"], e["gap_bound"], e["bounded"], e["false_claims"], e["limits"])
             for e in contents["summary"]
         ],
         "solved: runs with a feasible point, on tasks with a positive margin. best known: problems on which the best "

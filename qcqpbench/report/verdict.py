@@ -1,5 +1,6 @@
 """The report in a few sentences, with the numbers they rest on."""
 
+from itertools import pairwise
 from typing import Any
 
 from .. import metrics
@@ -20,6 +21,7 @@ def verdict(contents: dict[str, Any]) -> list[str]:
         *_failures(summary, contents["statuses"]),
         *_claims(summary, contents["refuted"]),
         *_missing(summary, contents),
+        _limits(contents["solvers"]),
     ]
 
 
@@ -59,7 +61,7 @@ def _theory(panels: list[dict[str, Any]]) -> list[str]:
 
 def predicted(curve: list[tuple[float, float]], load: float) -> float:
     """The theory curve at a load, by interpolation."""
-    for (x0, y0), (x1, y1) in zip(curve, curve[1:], strict=False):
+    for (x0, y0), (x1, y1) in pairwise(curve):
         if x0 <= load <= x1:
             return y0 + (y1 - y0) * (load - x0) / (x1 - x0)
     return curve[-1][1]
@@ -112,6 +114,16 @@ def _missing(summary: list[dict[str, Any]], contents: dict[str, Any]) -> list[st
     text = [f"Not run: {', '.join(missing)} of {contents['problems']} problems."] if missing else []
     skipped = [each["name"] for each in contents["solvers"] if not each["ran"]]
     return text + ([f"Could not run here: {', '.join(skipped)}."] if skipped else [])
+
+
+def _limits(solvers: list[dict[str, Any]]) -> str:
+    by_limits: dict[str, list[str]] = {}
+    for each in solvers:
+        by_limits.setdefault(each["limits"], []).append(each["name"])
+    if len(by_limits) == 1:
+        return f"All within the same limits: {next(iter(by_limits))}."
+    told = "; ".join(f"{limits}: {', '.join(names)}" for limits, names in by_limits.items())
+    return f"Limits differ, so times and failures do not compare one to one: {told}."
 
 
 def _last(value: float | None) -> float:

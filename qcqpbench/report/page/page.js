@@ -33,13 +33,11 @@
     document.getElementById(place).append(element("label", {}, label, select));
   }
 
-  const short = (variant) => variant;
-
   function menus() {
     for (const place of ["capacity", "size", "anytime", "profile"]) document.getElementById(`${place}-switches`).replaceChildren();
     const again = () => { menus(); drawAll(); };
     const variants = unique(data.capacity.map((each) => each.variant));
-    menu("capacity-switches", "variant", "problem", variants.map((each) => [each, short(each)]), again);
+    menu("capacity-switches", "variant", "problem", variants.map((each) => [each, each]), again);
     const sizes = data.capacity.filter((each) => each.variant === state.variant).map((each) => each.m);
     state.m ??= sizes[sizes.length - 1];
     menu("capacity-switches", "m", "m", sizes.map((each) => [each, each]), drawAll);
@@ -47,8 +45,8 @@
     menu("capacity-switches", "formulation", "formulation", [["", "all"], ...forms.map((each) => [String(each), each ?? "none (task solvers)"])], drawAll);
     menu("capacity-switches", "choice", "of the starts", [["best", "the best"], ["median", "the median"]], drawAll);
     const panels = data.sizes.filter((each) => unique(each.points.map((p) => p.m)).length > 1);
-    menu("size-switches", "size", "problem and load", panels.map((each) => [`${each.variant} ${each.load}`, `${short(each.variant)}, load ${each.load}`]), drawAll);
-    menu("anytime-switches", "anytime", "problem and size", data.anytime.map((each) => [`${each.variant} ${each.m}`, `${short(each.variant)}, m = ${each.m}`]), drawAll);
+    menu("size-switches", "size", "problem and load", panels.map((each) => [`${each.variant} ${each.load}`, `${each.variant}, load ${each.load}`]), drawAll);
+    menu("anytime-switches", "anytime", "problem and size", data.anytime.map((each) => [`${each.variant} ${each.m}`, `${each.variant}, m = ${each.m}`]), drawAll);
     menu("profile-switches", "quality", "target", data.profiles.map((each) => [each.quality, `${Math.round(each.quality * 100)} % of the best known`]), drawAll);
     const names = data.profiles.length ? data.profiles[0].pairs.map(([a, b], k) => [k, `${a} and ${b}`]) : [];
     menu("profile-switches", "pair", "solvers", [[-1, "all"], ...names], drawAll);
@@ -71,7 +69,7 @@
     });
     if (panel.theory.length) series.push({ name: "theory", color: "var(--soft)", dash: "5 4", plain: true, points: panel.theory.map(([a, b]) => ({ x: a, y: b })) });
     const bands = panel.band.map(([load, low, high, sets, all]) => ({ x: load, low, high, note: `${sets} of ${all} pattern sets with a bound` }));
-    show("plot-capacity", { title: `κ̄ against load, ${state.choice} start`, note: note(where), x, y: { label: "κ̄" }, series, bands });
+    show("plot-capacity", { title: `κ̄ against load, ${state.choice} start`, note: note(`${where}${bands.length ? " The band may go on above the plot." : ""}`), x, y: { label: "κ̄" }, series, bands });
     const runs = state.choice === "median";
     show("plot-positive", { title: runs ? "Fraction of runs with a positive margin" : "Fraction of pattern sets with a positive margin", note: note(`${where} Failed runs count.`), x,
       y: { label: "fraction", min: 0, max: 1, percent: true },
@@ -93,7 +91,7 @@
             hollow: p.at_limit > 0, note: `${p.runs} runs, ${p.at_limit} at the time limit` })) };
       });
       show(`plot-${part}`, { title: part === "build" ? "Building the model" : "Solving", note: note("Medians, bars from least to largest; hollow: some runs at the limit."),
-        x: { label: "m", log: true }, y: { label: "seconds", log: true }, series, empty: "No problem at two sizes and the same load." });
+        x: { label: "m", log: true, values: unique(panel.points.map((p) => p.m)).sort((a, b) => a - b) }, y: { label: "seconds", log: true }, series, empty: "No problem at two sizes and the same load." });
     }
     const curve = data.anytime.find((each) => `${each.variant} ${each.m}` === state.anytime) ?? { curves: {}, seconds: [] };
     show("plot-anytime", { title: "Share of the best known margin against time", note: note(`${curve.problems ?? 0} problems.`), x: { label: "seconds", log: true },

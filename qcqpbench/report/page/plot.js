@@ -2,6 +2,8 @@
 // Plots as SVG. A plot is {title, note, x, y, series, bands}: x, y = {label, log, min, max, percent};
 // a series = {name, color, shape, dash, plain, step, points: [{x, y, low, high, hollow}]}.
 const PALETTE = 8;
+// Below this width a legend stands under the plot, above it names stand at the ends of the lines.
+const NARROW = 480;
 const SHAPES = ["circle", "square", "triangle", "diamond"];
 const LIGHT = "--bg:#fff;--fg:#1d1f21;--soft:#5c6166;--line:#dcdcd6;--grid:#ebebe6;--band:#8a8f98;--c0:#0072b2;--c1:#d55e00;" +
   "--c2:#009e73;--c3:#b5578c;--c4:#b97f00;--c5:#2f9bd6;--c6:#6b5b95;--c7:#6f7276";
@@ -45,7 +47,8 @@ function brief(value) {
 }
 
 function ticks(axis, low, high, count) {
-  if (axis.log) {
+  if (axis.values && axis.values.length <= count) return axis.values;
+  if (axis.log && high / low > 4) {
     const found = [];
     for (let k = Math.floor(Math.log10(low)); k <= Math.ceil(Math.log10(high)); k++)
       for (const f of high / low > 100 ? [1] : [1, 2, 5]) found.push(f * 10 ** k);
@@ -77,16 +80,24 @@ function spread(labels, top, bottom, gap) {
   for (let k = labels.length - 1; k >= 0; k--, below -= gap) labels[k].at = Math.min(labels[k].at, below);
 }
 
+function brieflyNamed(name) {
+  const short = name.replace(/\w+=/g, "");
+  return short.length > 28 ? `${short.slice(0, 27)}…` : short;
+}
+
 function draw(spec, width) {
-  const narrow = width < 520, height = Math.round(Math.max(260, Math.min(420, width * 0.62)));
+  const narrow = width < NARROW, height = Math.round(Math.max(260, Math.min(420, width * 0.62)));
   const named = spec.series.filter((s) => s.points.some((p) => p.y !== null));
-  const longest = named.reduce((most, s) => Math.max(most, s.name.length), 0);
+  const longest = named.reduce((most, s) => Math.max(most, brieflyNamed(s.name).length), 0);
   const right = narrow ? 14 : Math.min(190, 22 + longest * 6.3);
   const box = { left: 52, right: width - right, top: 14, bottom: height - 42 };
   const points = spec.series.flatMap((s) => s.points);
   const bands = spec.bands ?? [];
   const [x0, x1] = extent(spec.x, [...points.map((p) => p.x), ...bands.map((b) => b.x)]);
-  const [y0, y1] = extent(spec.y, [...points.flatMap((p) => [p.y, p.low, p.high]), ...bands.flatMap((b) => [b.low, b.high])]);
+  const heights = [...points.flatMap((p) => [p.y, p.low, p.high]), ...bands.map((b) => b.low)].filter((v) => v !== null && v !== undefined);
+  // Weak bounds would leave no room for the rest: the band may go beyond the top.
+  const top = heights.reduce((a, b) => Math.max(a, b), -Infinity), bottom = heights.reduce((a, b) => Math.min(a, b), Infinity);
+  const [y0, y1] = extent(spec.y, [...heights, ...bands.map((b) => Math.min(b.high, top + 0.35 * (top - bottom)))]);
   const scale = (axis, low, high, from, to) => {
     const f = axis.log ? Math.log : (v) => v;
     return (v) => from + (to - from) * (f(axis.log ? Math.max(v, low * 1e-3) : v) - f(low)) / (f(high) - f(low));
@@ -106,7 +117,7 @@ function draw(spec, width) {
   root.append(svg("line", { x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom, stroke: "var(--soft)" }));
   root.append(svg("text", { x: box.right, y: height - 6, "text-anchor": "end", fill: "var(--soft)" }, spec.x.label));
   if (bands.length) {
-    const edge = [...bands.map((b) => [X(b.x), Y(b.high)]), ...bands.slice().reverse().map((b) => [X(b.x), Y(b.low)])];
+    const edge = [...bands.map((b) => [X(b.x), Math.max(box.top, Y(b.high))]), ...bands.slice().reverse().map((b) => [X(b.x), Y(b.low)])];
     const text = svg("title", {}, "between the best known and the least proved bound");
     root.append(svg("polygon", { points: edge.map((p) => p.map((v) => v.toFixed(1)).join()).join(" "), class: "band",
       fill: "var(--band)", "fill-opacity": 0.16, stroke: "var(--band)", "stroke-opacity": 0.4 }, text));
@@ -136,12 +147,19 @@ function draw(spec, width) {
   if (!narrow) {
     spread(labels, box.top + 4, box.bottom, 14);
     for (const l of labels) {
-      const short = l.name.length > 26 ? `${l.name.slice(0, 25)}…` : l.name;
+      const short = brieflyNamed(l.name);
       root.append(svg("path", { d: `M${l.x + 6} ${l.y}L${box.right + 8} ${l.at}`, stroke: l.color, "stroke-opacity": 0.35, fill: "none" }));
       root.append(svg("text", { x: box.right + 11, y: l.at + 4, fill: l.color, class: "label" }, short, svg("title", {}, l.name)));
     }
   }
   return root;
+}
+
+function legend(spec) {
+  const known = spec.series.filter((s) => s.points.some((p) => p.y !== null));
+  return element("div", { class: "legend", "aria-hidden": "true" }, ...known.map((s) => element("span", {},
+    svg("svg", { viewBox: "-7 -7 14 14" }, s.plain ? svg("path", { d: "M-7 0H7", stroke: s.color, "stroke-width": 2, "stroke-dasharray": "4 2" })
+      : mark(s.shape, 0, 0, s.color, false, 4.5)), brieflyNamed(s.name))));
 }
 
 function cell(value) {
@@ -185,7 +203,9 @@ function show(id, spec) {
     figure.append(element("p", { class: "empty" }, spec.empty ?? "No data for this choice."));
     return;
   }
-  figure.append(draw(spec, Math.max(300, figure.clientWidth || 720)));
+  const width = Math.max(300, figure.clientWidth || 720);
+  figure.append(draw(spec, width));
+  if (width < NARROW) figure.append(legend(spec));
   const name = id.replace("plot-", "");
   figure.append(element("figcaption", {}, element("span", {}, spec.note), element("span", { class: "tools" },
     element("button", { type: "button", "aria-label": `Download ${spec.title} as SVG`, onclick: () => download(`${name}.svg`, "image/svg+xml", standalone(spec)) }, "SVG"),
