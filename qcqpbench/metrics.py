@@ -175,6 +175,12 @@ def penalized_seconds(runs: Sequence[Row], wanted: float, most: float, penalty: 
     return statistics.fmean(values)
 
 
+def restart_seconds(runs: Sequence[Row], wanted: float, most: float, penalty: float) -> float:
+    """The expected time of restarts until success, at most penalty × the limit, which is also what failure counts."""
+    own = max((limit(row) or most for row in runs), default=most)
+    return min(expected_seconds(runs, wanted), penalty * own)
+
+
 def shifted_geometric_mean(values: Sequence[float], shift: float) -> float:
     """exp(mean(log(value + shift))) − shift."""
     return math.exp(statistics.fmean(math.log(value + shift) for value in values)) - shift

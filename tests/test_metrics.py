@@ -87,6 +87,14 @@ def test_restarts_pay_for_their_failures() -> None:
     assert metrics.expected_seconds(runs, 2.0) == math.inf
 
 
+def test_restarts_cost_no_more_than_failure() -> None:
+    runs = [row(kappa_bar=1.0, solve_seconds=1.5), *[lost(build_seconds=0.0, time_limit=4.0)] * 9]
+    assert metrics.restart_seconds(runs[:2], 0.9, 7.0, 3) == pytest.approx(2 + 4)
+    assert metrics.restart_seconds(runs, 0.9, 7.0, 1) == 10.0
+    assert metrics.restart_seconds(runs[1:], 0.9, 7.0, 3) == 12.0
+    assert metrics.restart_seconds([], 0.9, 7.0, 3) == 21.0
+
+
 def test_failures_count_at_their_limit_times_the_penalty() -> None:
     runs = [row(kappa_bar=1.0, solve_seconds=1.5), lost(time_limit=4.0)]
     assert metrics.penalized_seconds(runs, 0.9, 7.0, 1) == pytest.approx((2 + 4) / 2)

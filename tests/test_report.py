@@ -88,7 +88,7 @@ def test_targets(rows: list[Row]) -> None:
     best = {id: max(each["kappa_bar"] for each in feasible(rows) if each["problem_id"] == id) for id in ids(rows)}
     for line in table(found, "targets"):
         means: dict[int, list[float]] = {1: [], 3: []}
-        hits = 0
+        hits, restarts = 0, []
         for id, most in best.items():
             goal = most - (1 - line["share"]) * max(abs(most), 0.01)
             own = [each for each in rows if each["solver"] == line["solver"] and each["problem_id"] == id]
@@ -100,10 +100,16 @@ def test_targets(rows: list[Row]) -> None:
                     for at, value in reversed(each["trace"]):
                         time = each["build_seconds"] + at if value >= goal else time
                 times.append(time)
+            spent = [each["build_seconds"] + (each["solve_seconds"] or 10.0) for each in own]
+            spent = [much if time is None else time for much, time in zip(spent, times, strict=True)]
+            wins = sum(time is not None for time in times)
+            restarts.append(min(30.0, sum(spent) / wins) if wins else 30.0)
             hits += sum(time is not None for time in times)
             for penalty, values in means.items():
                 values.append(statistics.fmean([penalty * 10.0 if time is None else time for time in times or [None]]))
         assert line["runs there"] == hits
+        mean = np.exp(np.log(np.array(restarts) + found["shift"]).mean()) - found["shift"]
+        assert line["restarts s, all"] == pytest.approx(mean)
         for penalty, values in means.items():
             mean = np.exp(np.log(np.array(values) + found["shift"]).mean()) - found["shift"]
             assert line[f"{penalty}×, all"] == pytest.approx(mean)
@@ -169,7 +175,8 @@ def test_who_cheats_or_fails_gains_nothing(dishonest: list[Row]) -> None:
     assert found["capacity"][0]["band"] == []
     means = {line["solver"]: line for line in table(found, "targets") if line["share"] == 0.95}
     assert means["late"]["3×, all"] == pytest.approx(30) and means["liar"]["1×, all"] == pytest.approx(10)
-    assert means["choosy"]["mean s, 1×, common"] < means["honest"]["mean s, 1×, common"]
+    assert means["choosy"]["1×, common"] < means["honest"]["1×, common"]
+    assert means["late"]["restarts s, all"] == pytest.approx(30)
     assert means["choosy"]["3×, all"] > means["honest"]["3×, all"] == pytest.approx(1.5)
     last = {name: curve[-1] for name, curve in found["profiles"][0]["all"].items()}
     assert last == {"honest": 1.0, "liar": 0.0, "late": 0.0, "choosy": 0.25}
@@ -285,7 +292,8 @@ def said(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, s
 def test_a_report_of_real_results(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "report.html"
     code, text = said(capsys, "report", made, "-o", target)
-    assert code == 0 and text.startswith(f"{target}: ")
+    assert code == 0 and text.splitlines()[-1].startswith(f"{target}: 8 runs, ")
+    assert "finds the best answers" in text
     page = target.read_text()
     assert "slsqp[formulation=min_norm]" in page and "8 runs on 2 problems" in page
     before = page

@@ -13,9 +13,9 @@ def add_commands(commands: Any) -> None:
     command = commands.add_parser(
         "report",
         help="make a page of results: who finds the largest margins, how fast, who fails",
-        description="Make a page of results that needs nothing but a browser, or the same in Markdown.",
+        description="Make a page of results that needs nothing but a browser, or the same in Markdown; print the verdict.",
     )
-    command.add_argument("files", metavar="FILE", nargs="+", help="results files; also JSON of pytest-benchmark")
+    command.add_argument("files", metavar="FILE", nargs="+", help="results files; and JSON of pytest-benchmark")
     command.add_argument("-o", "--output", metavar="FILE", help="where to write (report.html, report.md); - prints")
     command.add_argument("--format", choices=("html", "md"), help="by default what the output's name says")
     command.add_argument("--no-traces", action="store_true", help="leave out what runs reported on the way (faster)")
@@ -23,11 +23,13 @@ def add_commands(commands: Any) -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from ..report import html, markdown, read  # noqa: PLC0415 (slow to import)
+    from ..report import contents, html, markdown, read, verdict  # noqa: PLC0415 (slow to import)
 
     suffix = Path(options.output or "").suffix
     form = options.format or ("md" if suffix == ".md" else "html")
-    text = (markdown if form == "md" else html)(read(options.files, traces=not options.no_traces))
+    results = read(options.files, traces=not options.no_traces)
+    found = contents(results)
+    text = (markdown if form == "md" else html)(results, found)
     if options.output == "-":
         sys.stdout.write(text)
         return DONE
@@ -36,5 +38,6 @@ def _report(options: argparse.Namespace) -> int:
         target.write_text(text, encoding="utf-8")
     except OSError as error:
         raise QcqpbenchError(f"{target}: cannot be written: {error.strerror or error}") from error
-    print(f"{target}: {len(text.encode()) / 1e6:.1f} MB")
+    print("\n".join(verdict(found)))
+    print(f"{target}: {len(results.rows)} runs, {len(text.encode()) / 1e6:.1f} MB")
     return DONE

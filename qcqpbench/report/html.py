@@ -25,8 +25,9 @@ _NUMBERS = (
 )
 
 
-def html(results: Results) -> str:
-    found = contents(results)
+def html(results: Results, found: dict[str, Any] | None = None) -> str:
+    """The page; found: the contents of the results, if they are known."""
+    found = found or contents(results)
     made = {table.id: _table(table) for table in tables(found)}
     data = {
         **{name: found[name] for name in ("solvers", "limits", "capacity", "sizes", "anytime", "profiles")},

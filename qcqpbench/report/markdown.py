@@ -9,8 +9,9 @@ from .tables import Table, show, tables
 from .verdict import verdict
 
 
-def markdown(results: Results) -> str:
-    found = contents(results)
+def markdown(results: Results, found: dict[str, Any] | None = None) -> str:
+    """The text; found: the contents of the results, if they are known."""
+    found = found or contents(results)
     lines = [
         "# qcqpbench report",
         "",

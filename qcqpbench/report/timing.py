@@ -146,6 +146,9 @@ def _targets(
                         metrics.penalized_seconds(runs.get((name, id), ()), goal[id], limits[id], penalty) for id in ids
                     ]
                     line[f"{scope}_{penalty}"] = metrics.shifted_geometric_mean(values, shift) if values else None
+                worst = metrics.PENALTIES[-1]
+                values = [metrics.restart_seconds(runs.get((name, id), ()), goal[id], limits[id], worst) for id in ids]
+                line[f"{scope}_restarts"] = metrics.shifted_geometric_mean(values, shift) if values else None
             tables.append(line)
         profiles.append(_profile(quality, times, problems))
     return {"shift": shift, "common": len(common), "targets": tables, "profiles": profiles}

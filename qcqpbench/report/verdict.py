@@ -39,7 +39,7 @@ def _best(summary: list[dict[str, Any]], problems: int) -> list[str]:
 
 
 def _theory(panels: list[dict[str, Any]]) -> list[str]:
-    """At the largest size, how much of what theory predicts the best solver reaches, load by load."""
+    """At the largest size, what theory predicts and the best solver reaches, at the least load and the largest."""
     known = [panel for panel in panels if panel["theory"] and panel["points"]]
     if not known:
         return []
@@ -48,14 +48,11 @@ def _theory(panels: list[dict[str, Any]]) -> list[str]:
     for load in sorted({point["load"] for point in panel["points"]}):
         here = [point for point in panel["points"] if point["load"] == load and point["best"]]
         if here:
-            top = max(here, key=lambda point: point["best"][0])
-            parts.append((load, top["best"][0], predicted(panel["theory"], load), top["solver"]))
+            parts.append((load, max(point["best"][0] for point in here), predicted(panel["theory"], load)))
     if not parts:
         return []
     chosen = [parts[0], parts[-1]] if len(parts) > 1 else parts
-    said = "; ".join(
-        f"at load {load:g} κ̄ = {best:.3f} ({name}), theory {theory:.3f}" for load, best, theory, name in chosen
-    )
+    said = "; ".join(f"at load {load:g} κ̄ = {best:.3f}, theory {theory:.3f}" for load, best, theory in chosen)
     return [f"Largest margins against theory, m = {panel['m']}: {said}."]
 
 
@@ -69,19 +66,20 @@ def predicted(curve: list[tuple[float, float]], load: float) -> float:
 
 def _fastest(lines: list[dict[str, Any]], contents: dict[str, Any]) -> list[str]:
     scope, count = ("common", contents["common"]) if contents["common"] else ("all", contents["problems"])
-    order = sorted(lines, key=lambda line: _last(line[f"{scope}_3"]))
+    order = sorted(lines, key=lambda line: _last(line[f"{scope}_restarts"]))
     order = [line for line in order if line["hits"]]
     if not order:
         return [f"No run reaches {percent(_QUALITY)} of a best known answer."]
     what = "the problems all were run on" if scope == "common" else "all problems, what was not run counted as failed"
     told = ", ".join(
-        f"{line['solver']} {show(line[f'{scope}_3'])} s ({line['reached']} of {line['problems']} problems reached)"
+        f"{line['solver']} {show(line[f'{scope}_restarts'])} s ({line['reached']} of {line['problems']} problems, "
+        f"{line['hits']} of {line['runs']} runs get there)"
         for line in order[:3]
     )
     return [
-        f"Fastest to {percent(_QUALITY)} of the best known, build included: {told}; shifted geometric means over "
-        f"{what} ({count}), shift {contents['shift']:g} s, a failed run counted at {metrics.PENALTIES[-1]}× its time "
-        "limit."
+        f"Fastest to {percent(_QUALITY)} of the best known, restarted until success, build included: {told}; shifted "
+        f"geometric means over {what} ({count}), shift {contents['shift']:g} s, a problem without success counted at "
+        f"{metrics.PENALTIES[-1]}× the time limit."
     ]
 
 

@@ -95,7 +95,7 @@ function runsTable(place, rows) {
   function fill() {
     body.replaceChildren(...shown.slice(first, first + PAGE).map((k) => element("tr", { class: rows.false_claim[k] ? "wrong" : null },
       element("td", {}, element("button", { type: "button", title: command(k), onclick: (event) => copy(event.target, command(k)) }, "Copy")),
-      ...columns.map(([, get], c) => element("td", { class: isNumber[c] ? "number" : String(get(k)).length > 70 ? "long" : null }, empty(get(k)) ? "" : isNumber[c] ? String(Number(get(k).toPrecision(5))) : get(k))))));
+      ...columns.map(([, get], c) => element("td", isNumber[c] ? { class: "number" } : { class: "clip", title: get(k) }, empty(get(k)) ? "" : isNumber[c] ? String(Number(get(k).toPrecision(5))) : get(k))))));
     said.textContent = shown.length ? `${first + 1}–${Math.min(first + PAGE, shown.length)} of ${shown.length}` : "none";
     back.disabled = first === 0;
     on.disabled = first + PAGE >= shown.length;
