@@ -13,7 +13,7 @@ def add_commands(commands: Any) -> None:
     command = commands.add_parser(
         "report",
         help="make a page of results: who finds the largest margins, how fast, who fails",
-        description="Make a page of results that needs nothing but a browser, or the same in Markdown; print the verdict.",
+        description="Make a page that needs nothing but a browser, or the same in Markdown, and print its verdict.",
     )
     command.add_argument("files", metavar="FILE", nargs="+", help="results files; and JSON of pytest-benchmark")
     command.add_argument("-o", "--output", metavar="FILE", help="where to write (report.html, report.md); - prints")
