@@ -69,7 +69,8 @@ def test_the_wheel_holds_the_package(wheel: Path) -> None:
     for folder in ("problems", "solvers"):
         modules |= {f"qcqpbench/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / folder).rglob("*.py")}
     suites = {f"qcqpbench/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "problems" / "suites").iterdir()}
-    assert modules | suites | {"qcqpbench/py.typed"} <= names
+    page = {path.relative_to(ROOT).as_posix() for path in (ROOT / "qcqpbench" / "report" / "page").iterdir()}
+    assert modules | suites | page | {"qcqpbench/py.typed"} <= names
 
 
 def test_it_puts_nothing_else_in_site_packages(environment: Path) -> None:

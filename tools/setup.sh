@@ -104,4 +104,5 @@ optional "Pyomo" install pyomo packaging
 optional "PyNumero, from Pyomo to cyipopt" tools/pynumero.sh
 optional "PyArrow" install pyarrow
 optional "Dask" install distributed
+optional "Chromium, for tests of reports" tools/chromium.sh
 [ "$missing" = 0 ] || say "done, without what is named above (details: $log); 'make -B setup' tries again"

@@ -1,0 +1,267 @@
+"""The numbers of a report, computed from the rows: one dict of plain values, which the pages only draw."""
+
+import math
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from .. import metrics
+from ..errors import QcqpbenchError
+from ..job import is_file
+from ..metrics import Row
+from ..spec import parse, spell
+from ..status import Termination
+from .sources import Results
+from .timing import timing
+
+_TERMINATIONS = {str(each): each for each in Termination}
+_VARIED = ("load", "p", "seed", "m")
+
+
+class Facts:
+    """The rows with what every part of the report needs: who runs what, and how well each problem can be solved."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.rows = rows
+        self.runs = metrics.group(rows)
+        self.best = metrics.best_known(rows)
+        self.bounds = metrics.bounds(rows, self.best)
+        self.limits = metrics.limits_of(row for row in rows if metrics.was_run(row))
+        self.solvers = list(dict.fromkeys(metrics.label(row) for row in rows if metrics.was_run(row)))
+        self.problems = list(dict.fromkeys(row["problem_id"] for row in rows))
+        self.places = {row["problem_id"]: place(row["problem"]) for row in rows}
+
+    def of(self, solver: str, problems: Iterable[str]) -> dict[str, list[Row]]:
+        """The solver's runs on those of the problems that it was run on."""
+        return {id: self.runs[solver, id] for id in problems if (solver, id) in self.runs}
+
+
+def contents(results: Results) -> dict[str, Any]:
+    """Everything a report says, in its order, as values for JSON."""
+    facts = Facts(results.rows)
+    return {
+        "files": results.files,
+        "solvers": _solvers(facts),
+        "problems": len(facts.problems),
+        "limits": limits(facts.rows),
+        "summary": _summary(facts),
+        "capacity": _capacity(facts),
+        **timing(facts.runs, facts.best, facts.limits, facts.solvers, facts.problems, facts.places),
+        "statuses": _statuses(facts),
+        "messages": _messages(facts),
+        "refuted": [
+            {"solver": metrics.label(row), "problem": row["problem"], "bound": row["bound"]}
+            for row in facts.bounds.refuted
+        ],
+        "invocations": list(results.invocations.values()),
+        "micro": results.micro,
+    }
+
+
+def place(problem: str) -> dict[str, Any]:
+    """Where a problem stands in its family: the variant (all that is not varied), m, load; of a file its name alone."""
+    try:
+        name, parameters = (problem, {}) if is_file(problem) else parse(problem)
+    except QcqpbenchError:
+        name, parameters = problem, {}
+    rest = {key: value for key, value in parameters.items() if key not in _VARIED}
+    try:
+        m = int(parameters["m"])
+        inputs = m * int(parameters.get("n", 1))
+        load = float(parameters["load"]) if "load" in parameters else float(parameters["p"]) / inputs
+    except (KeyError, ValueError):
+        return {"variant": problem if is_file(problem) else spell(name, parameters), "m": None, "load": None}
+    return {"variant": spell(name, rest), "m": m, "load": load}
+
+
+def limits(rows: Iterable[Row]) -> str:
+    """The limits of some runs in words."""
+    values: dict[str, set[Any]] = {"time_limit": set(), "memory_limit": set(), "threads": set()}
+    for row in rows:
+        for name, seen in values.items():
+            seen.add(row[name])
+    seconds, memory, threads = (sorted(seen, key=lambda value: value or math.inf) for seen in values.values())
+    return ", ".join(
+        (
+            " or ".join("no time limit" if each is None else f"{each:g} s" for each in seconds) + " a run",
+            " or ".join("no memory limit" if each is None else f"{each / 1e9:.3g} GB" for each in memory),
+            " or ".join(map(str, threads)) + (" thread" if threads == [1] else " threads"),
+        )
+    )
+
+
+def _solvers(facts: Facts) -> list[dict[str, Any]]:
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in facts.rows:
+        found[metrics.label(row)].append(row)
+    return [
+        {
+            "name": name,
+            "spec": rows[0]["solver"],
+            "version": ", ".join(sorted({str(row["version"]) for row in rows})),
+            "formulation": rows[0]["formulation"],
+            "limits": limits(rows),
+            "ran": name in facts.solvers,
+        }
+        for name, rows in found.items()
+    ]
+
+
+def _summary(facts: Facts) -> list[dict[str, Any]]:
+    """A line per solver: what the verdict is made from."""
+    lines = []
+    for name in facts.solvers:
+        own = facts.of(name, facts.problems)
+        rows = [row for each in own.values() for row in each]
+        best = {id: max(scores) for id, each in own.items() if (scores := _scores(each))}
+        gaps = [metrics.gap(value, facts.best[id]) for id, value in best.items()]
+        proved = [metrics.gap(value, facts.bounds.least[id]) for id, value in best.items() if id in facts.bounds.least]
+        lines.append(
+            {
+                "solver": name,
+                "problems": len(own),
+                "missing": len(facts.problems) - len(own),
+                "runs": len(rows),
+                "solved": sum(map(metrics.is_solved, rows)),
+                "best": sum(gap <= metrics.SAME for gap in gaps),
+                "no_point": len(own) - len(best),
+                "gap_median": _median(gaps, len(own)),
+                "gap_max": max(gaps, default=None),
+                "gap_bound": _median(proved, len(own.keys() & facts.bounds.least.keys())),
+                "bounded": len(proved),
+                "false_claims": sum(map(is_false_claim, rows)),
+                "limits": limits(rows),
+            }
+        )
+    return lines
+
+
+def is_false_claim(row: Row) -> bool:
+    """The solver claims a solution, and its point is none."""
+    return _TERMINATIONS[row["termination"]].claims_a_solution and row["point_status"] != "feasible"
+
+
+def _scores(rows: Iterable[Row]) -> list[float]:
+    return [value for row in rows if (value := metrics.score(row)) is not None]
+
+
+def _median(values: Sequence[float], count: int) -> float | None:
+    """Of count values, those not given being infinite; None if it is infinite itself."""
+    padded = [*values, *[math.inf] * (count - len(values))]
+    middle = statistics.median_low(padded) if padded else math.inf
+    return middle if math.isfinite(middle) else None
+
+
+def _spread(values: Sequence[float]) -> list[float] | None:
+    """Mean, least, largest."""
+    return [statistics.fmean(values), min(values), max(values)] if values else None
+
+
+# --- capacity ---
+
+
+def _capacity(facts: Facts) -> list[dict[str, Any]]:
+    """A panel per variant and m: κ̄ of every solver by load, theory, the band between best known and proved."""
+    panels: dict[tuple[str, int], dict[float, list[str]]] = defaultdict(lambda: defaultdict(list))
+    tasks = metrics.scales(facts.rows)
+    for id in facts.problems:
+        where = facts.places[id]
+        if where["load"] is not None and id in tasks:
+            panels[where["variant"], where["m"]][where["load"]].append(id)
+    theory = {row["problem_id"]: row["kappa_bar_theory"] for row in facts.rows if row["kappa_bar_theory"] is not None}
+    found = []
+    for (variant, m), loads in sorted(panels.items(), key=lambda item: item[0]):
+        predicted = [(load, theory[ids[0]]) for load, ids in sorted(loads.items()) if ids[0] in theory]
+        points = [
+            _capacity_point(facts, name, load, ids) for name in facts.solvers for load, ids in sorted(loads.items())
+        ]
+        found.append(
+            {
+                "variant": variant,
+                "m": m,
+                "theory": metrics.theory_curve(
+                    [load for load, _ in predicted], [kappa_bar for _, kappa_bar in predicted]
+                ),
+                "points": [each for each in points if each["runs"]],
+                "band": [band for load, ids in sorted(loads.items()) if (band := _band(facts, load, ids))],
+            }
+        )
+    return found
+
+
+def _capacity_point(facts: Facts, solver: str, load: float, ids: Sequence[str]) -> dict[str, Any]:
+    own = facts.of(solver, ids)
+    scored = {id: scores for id, rows in own.items() if (scores := _scores(rows))}
+    rows = [row for each in own.values() for row in each]
+
+    def per_set(choose: Callable[[list[float]], float]) -> list[float] | None:
+        return _spread([choose(scores) for scores in scored.values()])
+
+    gaps = [metrics.gap(max(scores), facts.best[id]) for id, scores in scored.items()]
+    proved = [
+        metrics.gap(max(scores), facts.bounds.least[id]) for id, scores in scored.items() if id in facts.bounds.least
+    ]
+    return {
+        "solver": solver,
+        "load": load,
+        "best": per_set(max),
+        "median": per_set(statistics.median),
+        "sets": len(ids),
+        "with_point": len(scored),
+        "runs": len(rows),
+        "positive_runs": sum(map(metrics.is_solved, rows)),
+        "positive_sets": sum(any(map(metrics.is_solved, each)) for each in own.values()),
+        "gap_best": _median(gaps, len(own)),
+        "gap_bound": _median(proved, len(own.keys() & facts.bounds.least.keys())),
+    }
+
+
+def _band(facts: Facts, load: float, ids: Sequence[str]) -> list[float] | None:
+    """Load, mean best known κ̄, mean bound on it, over the pattern sets that have a bound; how many of how many."""
+    proved = [id for id in ids if id in facts.bounds.least]
+    if not proved:
+        return None
+    low, high = (statistics.fmean(of[id] for id in proved) for of in (facts.best, facts.bounds.least))
+    return [load, low, high, len(proved), len(ids)]
+
+
+# --- statuses ---
+
+
+def _statuses(facts: Facts) -> list[dict[str, Any]]:
+    """How runs ended, as claimed, and what the suite found their points to be; rows that were skipped among them."""
+    counts = Counter((metrics.label(row), row["termination"], row["point_status"]) for row in facts.rows)
+    solved = Counter(
+        (metrics.label(row), row["termination"], row["point_status"]) for row in facts.rows if metrics.is_solved(row)
+    )
+    return [
+        {
+            "solver": name,
+            "termination": termination,
+            "claim": _TERMINATIONS[termination].message,
+            "point_status": status,
+            "runs": count,
+            "solved": solved[name, termination, status],
+            "false": _TERMINATIONS[termination].claims_a_solution and status != "feasible",
+        }
+        for (name, termination, status), count in sorted(counts.items())
+    ]
+
+
+_SILENT = {"optimal", "locally_optimal", "finished"}
+
+
+def _messages(facts: Facts) -> list[dict[str, Any]]:
+    """What was said of runs that did not end well, each message once."""
+    counts: Counter[tuple[str, str, str]] = Counter()
+    where: dict[tuple[str, str, str], str] = {}
+    for row in facts.rows:
+        if (row["termination"] not in _SILENT or is_false_claim(row)) and row["message"]:
+            key = metrics.label(row), row["termination"], " ".join(str(row["message"]).split())[:300]
+            counts[key] += 1
+            where.setdefault(key, row["problem"])
+    return [
+        {"solver": key[0], "termination": key[1], "message": key[2], "runs": count, "first": where[key]}
+        for key, count in sorted(counts.items())
+    ]

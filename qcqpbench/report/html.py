@@ -1,0 +1,106 @@
+"""The report as one HTML file: the numbers as JSON, the styles and the scripts inside it, nothing from elsewhere."""
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib import resources
+from typing import Any
+
+from .. import metrics
+from ..metrics import Row
+from .contents import contents, is_false_claim
+from .markdown import machine
+from .sources import Results
+from .tables import Table, show, tables
+from .verdict import verdict
+
+# Characters of a cell that may take more than a line.
+_LONG = 70
+_SCRIPTS = ("plot.js", "table.js", "page.js")
+_WORDS = ("label", "solver", "problem", "formulation", "termination", "point_status", "message", "version")
+_NUMBERS = (
+    *("start", "seed", "kappa_bar", "objective", "bound", "violation", "build_seconds", "solve_seconds"),
+    *("peak_memory_bytes", "iterations", "time_limit", "memory_limit", "threads"),
+)
+
+
+def html(results: Results, found: dict[str, Any] | None = None) -> str:
+    """The page; found: the contents of the results, if they are known."""
+    found = found or contents(results)
+    made = {table.id: _table(table) for table in tables(found)}
+    data = {
+        **{name: found[name] for name in ("solvers", "limits", "capacity", "sizes", "anytime", "profiles")},
+        "rows": _rows(results.rows),
+    }
+    parts = {
+        "style": _file("style.css"),
+        "script": "\n".join(map(_file, _SCRIPTS)),
+        "data": _json(data),
+        "about": escape(
+            f"{len(results.rows)} runs on {found['problems']} problems, from {', '.join(results.files)}. "
+            f"Limits: {found['limits']}."
+        ),
+        "verdict": "".join(f"<li>{escape(sentence)}</li>" for sentence in verdict(found)),
+        "machines": "".join(
+            f"<li><code>{escape(str(call['command']))}</code><br>{escape(machine(call['machine']))}</li>"
+            for call in found["invocations"]
+        ),
+    }
+    page = _file("page.html")
+    for id in ("summary", "capacity-data", "growth", "targets", "statuses", "messages", "refuted", "settings", "micro"):
+        parts[f"table-{id}"] = made.get(id, "")
+    # In one pass: what is put in is not looked at again.
+    pieces = page.split("{{")
+    return pieces[0] + "".join(parts[name] + rest for name, _, rest in (piece.partition("}}") for piece in pieces[1:]))
+
+
+def _file(name: str) -> str:
+    return resources.files(__package__).joinpath("page", name).read_text(encoding="utf-8")
+
+
+def _json(value: Any) -> str:
+    """JSON that may stand in a script element: nothing in it ends the element or begins a comment."""
+    text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _finite(value: Any) -> Any:
+    """Floats to six digits, null for what is not finite."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    return [_finite(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _rows(rows: Sequence[Row]) -> dict[str, Any]:
+    """By column; words as numbers of a list of them."""
+    columns: dict[str, Any] = {name: _coded(str(row[name] or "")[:300] for row in rows) for name in _WORDS}
+    columns |= {name: [row[name] for row in rows] for name in _NUMBERS}
+    columns["solved"] = [int(metrics.is_solved(row)) for row in rows]
+    columns["false_claim"] = [int(is_false_claim(row)) for row in rows]
+    return columns
+
+
+def _coded(words: Iterable[str]) -> dict[str, list[Any]]:
+    known: dict[str, int] = {}
+    index = [known.setdefault(word, len(known)) for word in words]
+    return {"words": list(known), "index": index}
+
+
+def _table(table: Table) -> str:
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.columns)
+    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in table.rows)
+    note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
+    return (
+        f'<div class="table" data-name="{escape(table.id)}"><table><caption>{escape(table.title)}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{note}"
+    )
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f'<td class="number" data-value="{value!r}">{escape(show(value))}</td>'
+    text = show(value)
+    return f"<td{' class=long' if len(text) > _LONG else ''}>{escape(text)}</td>"

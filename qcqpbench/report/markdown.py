@@ -1,0 +1,52 @@
+"""The report in Markdown: the verdict and the tables, a line per row, so that two reports can be compared with diff."""
+
+import re
+from typing import Any
+
+from .contents import contents
+from .sources import Results
+from .tables import Table, show, tables
+from .verdict import verdict
+
+
+def markdown(results: Results, found: dict[str, Any] | None = None) -> str:
+    """The text; found: the contents of the results, if they are known."""
+    found = found or contents(results)
+    lines = [
+        "# qcqpbench report",
+        "",
+        f"{len(results.rows)} runs on {found['problems']} problems; {found['limits']}.",
+        "",
+        "## Verdict",
+        "",
+        *(f"- {_safe(sentence)}" for sentence in verdict(found)),
+    ]
+    for table in tables(found):
+        lines += ["", *_table(table)]
+    lines += ["", "## Machines and commands", ""]
+    for call in found["invocations"]:
+        lines += [f"- {_safe(str(call['command']))}", f"  - {_safe(machine(call['machine']))}"]
+    lines += [
+        "",
+        "One row again, with start number k: qcqpbench run smoke -p PROBLEM -s SETTINGS -r k+1 --timeout S -o again.db",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def machine(facts: dict[str, Any]) -> str:
+    """A machine in a line."""
+    packages = facts.get("packages") or {}
+    rest = {key: value for key, value in facts.items() if key not in ("packages", "thread_variables")}
+    versions = {key: value for key, value in packages.items() if value} if isinstance(packages, dict) else {}
+    return ", ".join(f"{key} {show(value)}" for key, value in {**rest, **versions}.items() if value not in (None, ""))
+
+
+def _table(table: Table) -> list[str]:
+    head = [f"## {table.title}", ""] + ([table.note, ""] if table.note else [])
+    lines = [table.columns, tuple("---" for _ in table.columns), *table.rows]
+    return head + ["| " + " | ".join(_safe(show(cell)) for cell in line) + " |" for line in lines]
+
+
+def _safe(text: str) -> str:
+    """Text that Markdown shows as it is, also where HTML would do something."""
+    return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", " ".join(text.split()))
