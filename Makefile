@@ -26,8 +26,9 @@ lint: setup  ## check style, types and the direction of imports
 test: lint  ## everything lint checks, then the tests
 	$(PYTHON) -m pytest
 
-bench: setup  ## run the default suite into results.db; what is there already is not run again
+bench: setup  ## run the default suite into results.db, as far as it is not there yet, and write report.html
 	$(VENV)/bin/qcqpbench run default -o results.db
+	$(VENV)/bin/qcqpbench report results.db -o report.html
 
 ratios: setup  ## the benchmarks in tests/benchmarks, as ratios within one run
 	$(PYTHON) -m pytest tests/benchmarks --benchmark-only
