@@ -229,5 +229,6 @@ def plain(value: Any) -> Any:
         return value if abs(value) < 1 << 63 else None
     if isinstance(value, dict):
         # JSON has no infinity.
-        return json.dumps({name: str(each) if plain(each) is None else each for name, each in value.items()})
+        lost = {name for name, each in value.items() if each is not None and plain(each) is None}
+        return json.dumps({name: str(each) if name in lost else each for name, each in value.items()})
     return None if value is None else str(value).encode(errors="replace").decode()

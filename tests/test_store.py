@@ -139,6 +139,12 @@ def test_what_goes_in_comes_out(store: Store, each: Outcome) -> None:
         same_bits(got, wanted)
 
 
+def test_what_is_not_known_of_the_machine_stays_none(tmp_path: Path) -> None:
+    with Store(tmp_path / "a.db", write=True) as store:
+        id = store.begin("run", {"governor": None, "speed": math.inf, "packages": {"scip": None}})
+        assert store.invocations()[id]["machine"] == {"governor": None, "speed": "inf", "packages": {"scip": None}}
+
+
 def test_long_output(tmp_path: Path) -> None:
     long = "é\0" * 10_000_000
     (id,) = fill(tmp_path / "a.db", replace(outcome(), output=long))
