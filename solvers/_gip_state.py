@@ -23,7 +23,7 @@ _SHIFTS, _FIRST_SHIFT, _LEAST_SHIFT = 60, 2.0, 3e-2
 
 
 # In fewer dimensions all smoothed paths end alike: every second one is smoothed less, and none is given up.
-_FEW, _LESS = 40, 0.05
+_FEW, _LESS = 20, 0.05
 
 
 class Passes:
