@@ -7,10 +7,10 @@ export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 
-.PHONY: help setup test lint bench ratios constraints clean
+.PHONY: help setup test lint bench ratios bench-save bench-compare asv constraints clean
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 setup: $(STAMP)  ## make .venv with the project, its tools and the solver packages
 $(STAMP): pyproject.toml constraints.txt $(wildcard tools/*.sh)
@@ -32,6 +32,20 @@ bench: setup  ## run the default suite into results.db, as far as it is not ther
 
 ratios: setup  ## the benchmarks in tests/benchmarks, as ratios within one run
 	$(PYTHON) -m pytest tests/benchmarks --benchmark-only
+
+bench-save: setup  ## run tests/benchmarks and save the times in .benchmarks
+	$(PYTHON) -m pytest tests/benchmarks --benchmark-only --benchmark-autosave
+
+bench-compare: setup  ## run tests/benchmarks and fail if a minimum is 20 % above that of the last saved run
+	@ls .benchmarks/*/*.json >/dev/null 2>&1 || { echo "no saved run to compare with: 'make bench-save' saves one"; exit 1; }
+	$(PYTHON) -m pytest tests/benchmarks --benchmark-only --benchmark-compare --benchmark-compare-fail=min:20%
+
+# asv keeps what it knows of the machine in the home directory. ASV=--quick runs everything once.
+asv: export HOME := $(CURDIR)/.asv
+asv: setup  ## measure the current commit with asv, in .venv, and write .asv/html
+	$(VENV)/bin/asv machine --yes >/dev/null
+	$(VENV)/bin/asv run --environment existing:$(CURDIR)/$(PYTHON) --set-commit-hash $$(git rev-parse HEAD) $(ASV)
+	$(VENV)/bin/asv publish
 
 # In an environment of its own, so that nothing installed by hand is pinned.
 constraints:  ## pin the newest versions of everything in constraints.txt

@@ -1,0 +1,1 @@
+"""What asv measures from commit to commit; `make asv` runs it."""

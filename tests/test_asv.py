@@ -1,0 +1,82 @@
+"""The benchmarks of asv, run once on tiny problems as asv would run them."""
+
+import inspect
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import core, solving
+from qcqpbench.registry import solvers
+
+ROOT = Path(__file__).parents[1]
+TINY = "covariance_perceptron[m=4,load=1]"
+KINDS = ("time_", "timeraw_", "peakmem_", "track_")
+
+
+def is_benchmark(member: object) -> bool:
+    return inspect.isfunction(member) and member.__name__.startswith(KINDS)
+
+
+def run(group: type, *arguments: object) -> dict[str, Any]:
+    """Every benchmark of a class, each on an instance of its own."""
+    results = {}
+    for name, function in inspect.getmembers(group, is_benchmark):
+        instance = group()
+        instance.setup(*arguments)
+        results[name] = function(instance, *arguments)
+    assert results
+    return results
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core, "SPEC", TINY)
+    monkeypatch.setattr(solving, "SPEC", TINY)
+    monkeypatch.setattr(solving, "STARTS", 2)
+
+
+def test_the_configuration_names_what_is_there() -> None:
+    lines = (ROOT / "asv.conf.json").read_text().splitlines()
+    config = json.loads("\n".join(line for line in lines if not line.strip().startswith("//")))
+    assert {path.stem for path in (ROOT / config["benchmark_dir"]).glob("*.py")} == {"__init__", "core", "solving"}
+    assert all(config[key].startswith(".asv/") for key in ("env_dir", "results_dir", "html_dir"))
+    assert ".asv/" in (ROOT / ".gitignore").read_text().splitlines()
+
+
+@pytest.mark.parametrize("function", [core.timeraw_import, core.timeraw_import_all])
+def test_statements(function: Callable[[], str]) -> None:
+    # As timeit does, inside a function.
+    exec(f"def body():\n    {function()}\nbody()", {})
+
+
+@pytest.mark.parametrize("group", [core.Generate, core.Encode])
+def test_groups_with_a_parameter(group: Any) -> None:
+    for value in group.params:
+        run(group, value)
+
+
+def test_evaluate() -> None:
+    run(core.Evaluate)
+
+
+def test_solve_and_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert solving.Solve.params == solving.Gaps.params == tuple(solvers())
+    run(solving.Solve, "slsqp")
+    monkeypatch.setattr(solving, "solvers", lambda: {"slsqp": None, "trust_constr": None})
+    attempts = solving.Gaps().setup_cache()
+    assert {name: len(runs) for name, runs in attempts.items()} == {"slsqp": 2, "trust_constr": 2}
+    gaps = run(solving.Gaps, attempts, "slsqp")
+    best = max(each.kappa_bar or 0.0 for each in attempts["slsqp"])
+    assert gaps["track_gap_to_best_known"] == solving.BEST_KNOWN - best
+    assert math.isfinite(gaps["track_gap_to_theory"])
+    assert gaps["track_unsolved"] in (0.0, 0.5, 1.0)
+
+
+def test_a_solver_that_is_missing_is_skipped() -> None:
+    for group, arguments in ((solving.Solve, ["no_such_solver"]), (solving.Gaps, [{}, "no_such_solver"])):
+        with pytest.raises(NotImplementedError):
+            run(group, *arguments)
