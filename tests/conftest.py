@@ -1,3 +1,4 @@
+import signal
 from collections.abc import Callable
 
 import numpy as np
@@ -8,6 +9,9 @@ from qcqpbench import MaxMargin
 
 settings.register_profile("qcqpbench", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("qcqpbench")
+
+# Started in the background, we ignore it, and so would the commands that tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 MakeTask = Callable[..., MaxMargin]
 
