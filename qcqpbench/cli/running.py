@@ -5,7 +5,7 @@ import os
 import shlex
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, replace
 from typing import Any
@@ -55,17 +55,34 @@ def add_commands(commands: Any) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     suite = _suite(options)
+    given = {solver(text).spec: text for text in options.solver or ()}
+    title = f"{suite.name if not options.problem else 'run'} → {options.output}"
+    return fill(options.output, suite, title, options.jobs, options.dask, options.force, given)
+
+
+def fill(
+    output: str,
+    suite: Suite,
+    title: str,
+    jobs: int | None = None,
+    dask: str | None = None,
+    force: bool = False,
+    given: Mapping[str, str] | None = None,
+) -> int:
+    """Run what a suite asks for and a results file does not have yet; returns the exit code.
+
+    given   what to call solvers, by spec
+    """
     threads = max(entry.settings.threads for entry in suite.entries)
-    jobs = max(1, _cpus() // threads) if options.jobs is None else options.jobs
+    jobs = max(1, _cpus() // threads) if jobs is None else jobs
     require(jobs >= 1, f"-j {jobs} is not allowed; right is at least one")
-    pool: Pool = LocalPool(jobs) if options.dask is None else DaskPool(options.dask, jobs)
+    pool: Pool = LocalPool(jobs) if dask is None else DaskPool(dask, jobs)
     specs = [entry.solver.spec for entry in suite.entries]
-    names = labels(specs) | labels(suite.problems) | {solver(text).spec: text for text in options.solver or ()}
+    names = labels(specs) | labels(suite.problems) | dict(given or {})
     before: set[str] = set()
     points = 0
-    with Store(options.output, write=True) as store:
-        finished = set() if options.force else store.finished()
-        title = f"{suite.name if not options.problem else 'run'} → {options.output}"
+    with Store(output, write=True) as store:
+        finished = set() if force else store.finished()
         progress = Progress(title, suite.size, names, [names[spec] for spec in specs], pool.running)
 
         def todo() -> Iterator[Job]:
@@ -76,7 +93,7 @@ def _run(options: argparse.Namespace) -> int:
                 else:
                     yield job
 
-        facts = asdict(machine()) | ({} if options.dask is None else {"dask": options.dask})
+        facts = asdict(machine()) | ({} if dask is None else {"dask": dask})
         store.begin(shlex.join(["qcqpbench", *sys.argv[1:]]), facts)
         try:
             with progress, closing(pool.run(todo())) as outcomes:
@@ -87,7 +104,7 @@ def _run(options: argparse.Namespace) -> int:
                     points += outcome.attempt.point is not None
         except KeyboardInterrupt:
             print(
-                f"qcqpbench: interrupted; {progress.done} new runs in {options.output}, the same command goes on",
+                f"qcqpbench: interrupted; {progress.done} new runs in {output}, the same command goes on",
                 file=sys.stderr,
             )
             return INTERRUPTED
@@ -96,7 +113,7 @@ def _run(options: argparse.Namespace) -> int:
                 progress.tallies[names[row["solver"]]].add(row)
     print("\n".join(table(progress.tallies)))
     repeated = f", {len(before)} of them done before" if before else ""
-    print(f"{options.output}: {progress.done + len(before)} runs{repeated}")
+    print(f"{output}: {progress.done + len(before)} runs{repeated}")
     return DONE if points or not progress.done else FAILED
 
 
