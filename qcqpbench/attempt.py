@@ -35,6 +35,7 @@ class Attempt:
     margin, kappa_bar, overlap       found by the suite at the point the solver returned, rows scaled to unit length
     objective, violation, …          found by the suite, of the QCQP the solver saw
     claimed_objective                what the solver said
+    best_known                       the best objective (of a task: margin) that was published for the problem
     bound                            what the solver claims to have proved; of a task: a bound on the margin
     gap                              between the bound and the margin or objective, relative to the larger of them
     point                            the solver's best point: W of a task, x of a QCQP
@@ -59,6 +60,7 @@ class Attempt:
     overlap: float | None = None
     bound: float | None = None
     gap: float | None = None
+    best_known: float | None = None
     claimed_objective: float | None = None
     iterations: int | None = None
     build_seconds: float | None = None
@@ -243,7 +245,7 @@ def blank(problem: MaxMargin | QCQP, solver: Solver) -> Attempt:
     """The attempt before anything has run."""
     accepts = isinstance(problem, MaxMargin) or issubclass(QCQP, solver.accepts)
     require(accepts, f"{solver.name} takes max-margin tasks; this problem is a general QCQP")
-    theory = problem.metadata.notes.get("kappa_bar_theory")
+    theory, known = problem.metadata.notes.get("kappa_bar_theory"), problem.metadata.best_known
     in_form = isinstance(solver, QCQPSolver) and isinstance(problem, MaxMargin)
     return Attempt(
         problem=problem.metadata.spec or "",
@@ -253,6 +255,7 @@ def blank(problem: MaxMargin | QCQP, solver: Solver) -> Attempt:
         formulation=solver.formulation if in_form and isinstance(solver, QCQPSolver) else None,
         termination=Termination.ERROR,
         kappa_bar_theory=None if theory is None else float(theory),
+        best_known=None if known is None else _number(known.value),
     )
 
 

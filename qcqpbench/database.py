@@ -54,6 +54,7 @@ MIGRATIONS: list[tuple[str, ...]] = [
         ))""",
     ),
     ("ALTER TABLE payload ADD COLUMN x BLOB",),
+    ("ALTER TABLE run ADD COLUMN best_known REAL",),
 ]
 
 _MAGIC = b"SQLite format 3\0"

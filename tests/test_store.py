@@ -463,7 +463,9 @@ def test_an_old_file_that_is_not_writable(tmp_path: Path, monkeypatch: pytest.Mo
     path = Path(shutil.copy(ROOT / "tests" / "data" / "schema-1.db", tmp_path))
     before = path.read_bytes()
     monkeypatch.setattr(database, "_writable", lambda _: False)
-    with pytest.raises(QcqpbenchError, match="has schema 1, and to read it as 2 it must be writable: make a copy"):
+    with pytest.raises(
+        QcqpbenchError, match=f"has schema 1, and to read it as {SCHEMA} it must be writable: make a copy"
+    ):
         Store(path)
     assert path.read_bytes() == before and beside(path) == ["schema-1.db"]
 
