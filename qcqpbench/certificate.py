@@ -66,11 +66,8 @@ def certify_margin(
     best = _Bound(task)
     uniform = np.full(task.labels.shape, 1.0 / task.labels.size)
     best.see(uniform)
-    if multipliers is not None:
-        given = np.asarray(multipliers, dtype=np.float64)
-        require(given.shape == uniform.shape, f"multipliers have shape {given.shape}, needed: {uniform.shape}")
-        if np.isfinite(given).all() and given.sum() > 0 and given.min() >= 0:
-            best.see(given / given.sum())
+    if multipliers is not None and (given := _normalized(task, multipliers)) is not None:
+        best.see(given)
     margin = None if point is None else float(task.margin(unit_rows(point)))
     iterations = 0
     if np.isfinite(best.value) and best.scale > 0:
@@ -93,6 +90,24 @@ def certify_margin(
         gap=gap,
         proved_optimal=gap is not None and gap <= PROVED,
     )
+
+
+def proved_bound(task: MaxMargin, multipliers: ArrayLike, offsets: ArrayLike | None = None) -> float:
+    """The bound that λ, scaled to sum to one, and y prove (y = 0 if not given, for n = 2 as good as any); infinite if
+    they prove none."""
+    given, best = _normalized(task, multipliers), _Bound(task)
+    y = np.zeros(task.n) if offsets is None else np.asarray(offsets, dtype=np.float64)
+    require(y.shape == (task.n,), f"offsets have shape {y.shape}, needed: ({task.n},)")
+    if given is not None and np.isfinite(y).all():
+        best.see(given, y)
+    return best.value
+
+
+def _normalized(task: MaxMargin, multipliers: ArrayLike) -> Array | None:
+    """λ with the sum one, or None if some are negative or not finite, or all are zero."""
+    given = np.asarray(multipliers, dtype=np.float64)
+    require(given.shape == task.labels.shape, f"multipliers have shape {given.shape}, needed: {task.labels.shape}")
+    return given / given.sum() if np.isfinite(given).all() and given.sum() > 0 and given.min() >= 0 else None
 
 
 def dual_matrix(task: MaxMargin, weights: Array) -> Array:

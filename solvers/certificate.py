@@ -41,6 +41,14 @@ class Certificate(TaskSolver):
                 return found
             proof = certify_margin(problem, found.x, found.multipliers, seconds, self.tol)
             termination = Termination.OPTIMAL if proof.proved_optimal else found.termination
-            return replace(found, termination=termination, bound=proof.bound)
+            # Multipliers and offsets are the proof: whoever has the row can compute the bound again.
+            offsets = {f"offset_{i}": float(y) for i, y in enumerate(proof.offsets)}
+            return replace(
+                found,
+                termination=termination,
+                bound=proof.bound,
+                multipliers=proof.multipliers,
+                details={**found.details, **offsets},
+            )
 
         return run

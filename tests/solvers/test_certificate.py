@@ -3,6 +3,7 @@ import pytest
 
 import qcqpbench
 from qcqpbench.attempt import solve
+from qcqpbench.certificate import dual_matrix, proved_bound
 from qcqpbench.status import Termination
 from tests.conftest import MakeTask
 
@@ -24,3 +25,18 @@ def test_optimal_is_said_only_where_it_is_proved(make_task: MakeTask) -> None:
     assert proved.margin == pytest.approx(np.linalg.norm(single.patterns[0], 2))
     hard = solve(qcqpbench.problem("covariance_perceptron[m=10,load=1,seed=0]"), "certificate")
     assert hard.termination is Termination.LOCALLY_OPTIMAL and (hard.gap or 0) > 1e-3
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_its_row_proves_its_bound(make_task: MakeTask, n: int) -> None:
+    """Weak duality, with the row's λ and y and NumPy's eigenvalues; what is no λ proves nothing."""
+    task = make_task(p=12, m=4, n=n)
+    found = solve(task, "certificate")
+    assert found.multipliers is not None and found.details is not None and found.bound is not None
+    y = np.array([found.details[f"offset_{i}"] for i in range(n)], dtype=float)
+    S = dual_matrix(task, found.multipliers / found.multipliers.sum()) - np.diag(np.repeat(y, 4))
+    assert found.bound == pytest.approx(0.5 * y.sum() + 0.5 * n * np.linalg.eigvalsh(S)[-1], rel=1e-9)
+    assert proved_bound(task, 3 * found.multipliers, y) == pytest.approx(found.bound, rel=1e-9)
+    assert proved_bound(task, found.multipliers) >= found.bound * (1 - 1e-9)
+    for wrong in (-found.multipliers, 0 * found.multipliers, np.nan * found.multipliers):
+        assert proved_bound(task, wrong, y) == np.inf
