@@ -1,0 +1,131 @@
+"""What a figure is, the runs it is made from, and what figures share: means over pattern sets, words for captions."""
+
+import itertools
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ..family import pattern_count
+from ..metrics import was_run
+from ..registry import family, solver
+from ..spec import parse, spell
+from ..store import Row, Store
+from ..suite import Entry, Settings, Suite, facts
+
+if TYPE_CHECKING:
+    import matplotlib.axes
+
+Axes: TypeAlias = "matplotlib.axes.Axes"
+Table = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a figure shows: a table, whose lines may differ in their columns, and a caption that says what it means."""
+
+    table: Table
+    caption: str
+
+    def of(self, **wanted: Any) -> Table:
+        """The lines that have these values."""
+        return [line for line in self.table if all(line.get(name) == value for name, value in wanted.items())]
+
+    def having(self, name: str) -> Table:
+        """The lines that have this column."""
+        return [line for line in self.table if name in line]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of the paper.
+
+    suite   the runs it is made from, the quick ones or all; None if it needs none
+    data    from the rows of those runs, as `measured` gives them, to what is shown
+    paint   what is shown, into the panels of a picture
+    panels  how many of them stand side by side
+    """
+
+    name: str
+    suite: Callable[[bool], Suite] | None
+    data: Callable[[Sequence[Row]], Data]
+    paint: Callable[[Sequence[Axes], Data], None]
+    panels: int = 2
+
+
+def grid(name: str, **parameters: Any) -> list[str]:
+    """The specs of a grid of problems: each parameter a value or several."""
+    values = [value if isinstance(value, list | tuple | range) else [value] for value in parameters.values()]
+    points = itertools.product(*values)
+    return [family(spell(name, dict(zip(parameters, point, strict=True)))).spec for point in points]
+
+
+def entry(spec: str, settings: Settings, **where: Any) -> Entry:
+    """A solver, on those problems alone whose parameters have these values."""
+    return Entry(solver(spec), settings, {name: [value] for name, value in where.items()})
+
+
+def measured(store: Store, suite: Suite) -> list[Row]:
+    """The rows of a suite's solvers on its problems, from however many starts, of each run the newest.
+
+    Each has the run's point, and as facts the problem's name and parameters, p, n and the load among them.
+    """
+    wanted = {(text, each.solver.spec) for each in suite.entries for text in suite.problems if each.takes(text)}
+    newest = {
+        (row["problem"], row["solver"], row["seed"], row["start"]): row
+        for row in store.rows(order="begun")
+        if (row["problem"], row["solver"]) in wanted and was_run(row)
+    }
+    return [row | {"facts": _facts(row["problem"]), "point": store.point(row["id"])} for row in newest.values()]
+
+
+def _facts(problem: str) -> dict[str, Any]:
+    known = {"n": 1} | facts(problem)
+    synapses = known["m"] * known["n"]
+    p = pattern_count(known.get("load"), known.get("p"), synapses, 1)
+    return known | {"p": p, "load": p / synapses}
+
+
+def by(rows: Iterable[Row], *names: str) -> dict[tuple[Any, ...], list[Row]]:
+    """The rows by the values of columns and facts of these names, in the order of those values."""
+    found: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        found.setdefault(tuple(row["facts"].get(name, row.get(name)) for name in names), []).append(row)
+    return dict(sorted(found.items()))
+
+
+def best_of_sets(rows: Iterable[Row]) -> list[float]:
+    """The largest κ̄ over the starts, of each pattern set that has a point."""
+    sets = by((row for row in rows if row["kappa_bar"] is not None), "problem").values()
+    return [max(row["kappa_bar"] for row in each) for each in sets]
+
+
+def spread(name: str, values: Sequence[float]) -> dict[str, float]:
+    """Columns for a value of each pattern set: their mean and their range."""
+    if not values:
+        return {"sets": 0}
+    ends = {f"{name}_low": min(values), f"{name}_high": max(values)}
+    return {"sets": len(values), name: statistics.fmean(values), **ends}
+
+
+def series(spec: str) -> str:
+    """What pictures call a solver."""
+    name, parameters = parse(spec)
+    names = {"soft_margin": "soft margin", "qcqp": parameters.get("improve", "").upper()}
+    names["ipopt"] = f"IPOPT {parameters.get('formulation', '').replace('_', '-')}"
+    return names.get(name, name)
+
+
+def counted(values: Iterable[Any], what: str) -> str:
+    """How many different values there are, in words."""
+    count = len(set(values))
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def set_count(rows: Iterable[Row]) -> str:
+    return counted((row["facts"]["seed"] for row in rows), "pattern set")
+
+
+def parameters(row: Row, *names: str) -> str:
+    """Facts of a row in words."""
+    return "Parameters: " + ", ".join(f"{name} = {row['facts'][name]:g}" for name in names)
