@@ -3,6 +3,7 @@
 A row may say more than the store does:
 
     label   what to call the solver; its spec if missing
+    scope   of the solver: "bound" if it proves bounds and does not compete for margins
     sense   of a general QCQP: "minimize" (if missing) or "maximize"
     trace   (seconds since the solver's entry, kappa_bar) of what a run on a task reported
 
@@ -13,17 +14,19 @@ the suite found feasible has one, whatever the solver claims. A problem is told 
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from .status import Termination
 from .theory import margin_integral
 
 Row = Mapping[str, Any]
 Runs = dict[tuple[str, str], list[Row]]
 
+TERMINATIONS = {str(each): each for each in Termination}
 QUALITIES = (0.9, 0.95, 0.99)
 PENALTIES = (1, 3)
 # Two scores this close, relative to the larger, are the same.
@@ -61,6 +64,11 @@ def was_run(row: Row) -> bool:
     return bool(row["termination"] != "skipped")
 
 
+def competes(row: Row) -> bool:
+    """The solver was run, and is after good points rather than bounds."""
+    return was_run(row) and row.get("scope") != "bound"
+
+
 def group(rows: Iterable[Row]) -> Runs:
     """The rows that were run, by (solver, problem), in the order of their starts."""
     found: Runs = defaultdict(list)
@@ -70,12 +78,17 @@ def group(rows: Iterable[Row]) -> Runs:
     return {key: sorted(each, key=lambda row: (row["seed"], row["start"])) for key, each in found.items()}
 
 
-def best_known(rows: Iterable[Row]) -> dict[str, float]:
-    """The best score of any row, by problem."""
+def best_known(rows: Sequence[Row]) -> dict[str, float]:
+    """The best score of any row, or the published one if it is better, by problem that has a score."""
     best: dict[str, float] = {}
     for row in rows:
         if (value := score(row)) is not None:
             best[row["problem_id"]] = max(value, best.get(row["problem_id"], -math.inf))
+    to_score = units(rows)
+    for row in rows:
+        id, published = row["problem_id"], row.get("best_known")
+        if published is not None and id in best and id in to_score:
+            best[id] = max(best[id], to_score[id] * float(published))
     return best
 
 
@@ -85,33 +98,59 @@ def gap(value: float, best: float) -> float:
 
 
 def scales(rows: Iterable[Row]) -> dict[str, float]:
-    """κ̄ of a margin of 1, by task; bounds are on the margin."""
+    """κ̄ of a margin of 1, by task."""
     return {row["problem_id"]: row["kappa_bar"] / row["margin"] for row in rows if row["kappa_bar"] and row["margin"]}
+
+
+def units(rows: Sequence[Row]) -> dict[str, float]:
+    """What makes a margin or an objective a score, by problem; bounds and published values are such."""
+    plain = {row["problem_id"]: sign(row) for row in rows if row["kappa_bar"] is None and score(row) is not None}
+    return plain | scales(rows)
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """least: the smallest bound on the score that no point refutes, by problem; refuted: rows whose bound one does."""
+    """Of those that no point refutes, the smallest bound on the score, by problem: of any solver, and of each.
+
+    refuted   rows whose bound is below the best known score
+    """
 
     least: dict[str, float]
+    of_solvers: dict[str, dict[str, float]]
     refuted: list[Row]
 
 
 def bounds(rows: Sequence[Row], best: Mapping[str, float]) -> Bounds:
     """What solvers claim to have proved, as far as no point is better. A bound needs no point of its own."""
-    units = {row["problem_id"]: sign(row) for row in rows if row["kappa_bar"] is None} | scales(rows)
+    to_score = units(rows)
     least: dict[str, float] = {}
+    of_solvers: dict[str, dict[str, float]] = defaultdict(dict)
     refuted = []
     for row in rows:
         id = row["problem_id"]
-        if row["bound"] is None or id not in best or id not in units:
+        if row["bound"] is None or id not in best or id not in to_score:
             continue
-        bound = units[id] * float(row["bound"])
+        bound = to_score[id] * float(row["bound"])
         if bound < best[id] and gap(bound, best[id]) > _SLACK:
             refuted.append(row)
         else:
-            least[id] = min(bound, least.get(id, math.inf))
-    return Bounds(least, refuted)
+            for known in (least, of_solvers[label(row)]):
+                known[id] = min(bound, known.get(id, math.inf))
+    return Bounds(least, dict(of_solvers), refuted)
+
+
+def is_false_claim(row: Row, best: Mapping[str, float], solved: Container[str]) -> bool:
+    """The solver claims a solution, and its point is none; or optimality, or infeasibility, and a point refutes it.
+
+    best     the best score by problem
+    solved   the problems that some run solved
+    """
+    claim, value, id = TERMINATIONS[row["termination"]], score(row), row["problem_id"]
+    if claim is Termination.INFEASIBLE:
+        return id in solved
+    if claim is Termination.OPTIMAL and value is not None:
+        return gap(value, best[id]) > SAME
+    return claim.claims_a_solution and value is None
 
 
 # --- time ---

@@ -47,13 +47,31 @@ def test_best_known_is_of_feasible_points_of_all_solvers() -> None:
     assert metrics.best_known(rows) == {rows[0]["problem_id"]: 0.6}
 
 
+def test_a_published_value_may_be_the_best_known() -> None:
+    """Of a task it is a margin, half of kappa_bar here; a worse one changes nothing."""
+    known = row(kappa_bar=0.6, best_known=0.35)
+    assert metrics.best_known([known, row(solver="b", kappa_bar=0.2)]) == {known["problem_id"]: pytest.approx(0.7)}
+    assert metrics.best_known([known | {"best_known": 0.1}]) == {known["problem_id"]: 0.6}
+    convex: dict[str, Any] = {"margin": None, "kappa_bar": None, "objective": 3.0, "best_known": 2.5}
+    assert metrics.best_known([row(**convex)]) == {known["problem_id"]: -2.5}
+    assert metrics.best_known([row(**convex, sense="maximize")]) == {known["problem_id"]: 3.0}
+
+
 def test_bounds_are_on_the_margin_and_may_be_refuted() -> None:
     """kappa_bar is twice the margin here."""
     rows = [row(kappa_bar=0.6), row(solver="b", bound=0.4), row(solver="c", bound=0.35), row(solver="d", bound=0.2)]
     rows[1:] = [each | {"kappa_bar": 0.5, "margin": 0.25} for each in rows[1:]]
     found = metrics.bounds(rows, metrics.best_known(rows))
     assert found.least == {rows[0]["problem_id"]: pytest.approx(0.7)}
+    assert found.of_solvers == {name: {rows[0]["problem_id"]: pytest.approx(v)} for name, v in (("b", 0.8), ("c", 0.7))}
     assert [each["solver"] for each in found.refuted] == ["d"]
+
+
+def test_a_run_without_a_point_does_not_turn_the_sense_of_a_bound() -> None:
+    """Its row does not say what the sense is."""
+    convex: dict[str, Any] = {"margin": None, "kappa_bar": None}
+    rows = [row(**convex, sense="maximize", objective=2.0, bound=2.5), lost(solver="b")]
+    assert metrics.bounds(rows, metrics.best_known(rows)).least == {rows[0]["problem_id"]: 2.5}
 
 
 def test_a_bound_of_a_minimum_is_below_it() -> None:
