@@ -19,7 +19,7 @@ def row(problem: str = "covariance_perceptron[m=10,n=2,load=1.0,seed=0]", solver
     made: Row = dict.fromkeys(COLUMNS)
     made |= {"problem": problem, "problem_id": hashlib.sha256(problem.encode()).hexdigest(), "solver": solver}
     made |= {"label": solver, "version": "1", "start": 0, "seed": 0, "threads": 1, "time_limit": 10.0, "message": ""}
-    made |= {"termination": "locally_optimal", "point_status": "feasible", "begun": 0.0, "invocation": "one"}
+    made |= {"termination": "locally_optimal", "point_status": "feasible", "begun": 0.0, "machine": 0}
     made |= {"build_seconds": 0.5, "solve_seconds": 1.0, "margin": 0.5, "kappa_bar": 1.0}
     made |= changes
     if "kappa_bar" in changes and "margin" not in changes and made["kappa_bar"] is not None:
@@ -34,7 +34,7 @@ def lost(**changes: Any) -> Row:
 
 
 def results(rows: list[Row], micro: list[dict[str, Any]] | None = None) -> Results:
-    return Results(("made.db",), rows, {"one": {"command": "qcqpbench run", "machine": MACHINE}}, micro or [])
+    return Results(("made.db",), rows, [{"facts": MACHINE, "commands": ["qcqpbench run"]}], micro or [])
 
 
 def many(sizes: int, loads: int, seeds: int, solvers: int, starts: int) -> list[Row]:

@@ -4,6 +4,7 @@ import json
 import math
 import re
 import statistics
+from dataclasses import fields, replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,8 @@ import pytest
 
 from qcqpbench import random_start, solve
 from qcqpbench.cli import main
-from qcqpbench.job import Outcome, load_problem
-from qcqpbench.report import html, markdown, verdict
+from qcqpbench.job import Job, Outcome, load_problem
+from qcqpbench.report import html, markdown, read, verdict
 from qcqpbench.report.contents import contents
 from qcqpbench.report.tables import tables
 from qcqpbench.store import Store
@@ -59,7 +60,7 @@ def test_summary(rows: list[Row]) -> None:
             values = [each["kappa_bar"] for each in feasible(own) if each["problem_id"] == id]
             gaps.append((best[id] - max(values)) / max(abs(best[id]), 0.01) if values else math.inf)
         assert line["best known"] == sum(gap <= 1e-4 for gap in gaps)
-        assert line["median gap"] == pytest.approx(sorted(gaps)[(len(gaps) - 1) // 2])
+        assert line["median gap"] == pytest.approx(np.median(gaps))
         assert line["largest gap"] == pytest.approx(max(gap for gap in gaps if gap < math.inf))
 
 
@@ -82,37 +83,94 @@ def test_capacity(rows: list[Row]) -> None:
         assert line["runs"] == len(here)
 
 
-def test_targets(rows: list[Row]) -> None:
-    """Shifted geometric means of penalized times, with the rows' traces read backwards."""
-    found = contents(results(rows))
-    best = {id: max(each["kappa_bar"] for each in feasible(rows) if each["problem_id"] == id) for id in ids(rows)}
-    for line in table(found, "targets"):
-        means: dict[int, list[float]] = {1: [], 3: []}
-        hits, restarts = 0, []
-        for id, most in best.items():
-            goal = most - (1 - line["share"]) * max(abs(most), 0.01)
-            own = [each for each in rows if each["solver"] == line["solver"] and each["problem_id"] == id]
-            times = []
-            for each in own:
-                time = None
+def times_to(rows: list[Row], solver: str, share: float) -> dict[str, tuple[list[float | None], float]]:
+    """By problem: the seconds of each run until that share of the best known, None if never; and those of restarts.
+
+    With the rows' traces read backwards.
+    """
+    found = {}
+    for id in ids(rows):
+        most = max(each["kappa_bar"] for each in feasible(rows) if each["problem_id"] == id)
+        goal = most - (1 - share) * max(abs(most), 0.01)
+        times: list[float | None] = []
+        spent = 0.0
+        for each in rows:
+            if each["solver"] == solver and each["problem_id"] == id:
+                time, end = None, each["build_seconds"] + (each["solve_seconds"] or 10.0)
                 if each["point_status"] == "feasible" and each["kappa_bar"] >= goal:
-                    time = each["build_seconds"] + each["solve_seconds"]
+                    time = end
                     for at, value in reversed(each["trace"]):
                         time = each["build_seconds"] + at if value >= goal else time
                 times.append(time)
-            spent = [each["build_seconds"] + (each["solve_seconds"] or 10.0) for each in own]
-            spent = [much if time is None else time for much, time in zip(spent, times, strict=True)]
-            wins = sum(time is not None for time in times)
-            restarts.append(min(30.0, sum(spent) / wins) if wins else 30.0)
-            hits += sum(time is not None for time in times)
-            for penalty, values in means.items():
-                values.append(statistics.fmean([penalty * 10.0 if time is None else time for time in times or [None]]))
-        assert line["runs there"] == hits
-        mean = np.exp(np.log(np.array(restarts) + found["shift"]).mean()) - found["shift"]
-        assert line["restarts s, all"] == pytest.approx(mean)
-        for penalty, values in means.items():
-            mean = np.exp(np.log(np.array(values) + found["shift"]).mean()) - found["shift"]
-            assert line[f"{penalty}×, all"] == pytest.approx(mean)
+                spent += end if time is None else time
+        wins = sum(time is not None for time in times)
+        found[id] = times, spent / wins if wins else math.inf
+    return found
+
+
+def test_targets(rows: list[Row]) -> None:
+    """Means, arithmetic and shifted geometric, of penalized times."""
+    found = contents(results(rows))
+    for line, means in zip(table(found, "targets"), table(found, "means"), strict=True):
+        times = times_to(rows, line["solver"], line["share"])
+        assert (line["solver"], line["share"]) == (means["solver"], means["share"])
+        assert line["runs there"] == sum(time is not None for own, _ in times.values() for time in own)
+        assert line["problems there"] == sum(math.isfinite(restarts) for _, restarts in times.values())
+
+        def shifted(values: list[float]) -> float:
+            return float(np.exp(np.log(np.array(values) + found["shift"]).mean()) - found["shift"])
+
+        assert means["restarts, all"] == pytest.approx(shifted([min(30.0, again) for _, again in times.values()]))
+        for penalty in (1, 3):
+            values = [
+                statistics.fmean([penalty * 10.0 if time is None else time for time in own or [None]])
+                for own, _ in times.values()
+            ]
+            assert line[f"mean s, failed {penalty}×"] == pytest.approx(statistics.fmean(values))
+            assert means[f"{penalty}×, all"] == pytest.approx(shifted(values))
+
+
+def test_profiles(rows: list[Row]) -> None:
+    """Of all solvers and of each pair, by counting problems."""
+    found = contents(results(rows))
+    names = [f"solver{k}" for k in range(5)]
+    again = {
+        share: {name: {id: each[1] for id, each in times_to(rows, name, share).items()} for name in names}
+        for share in (0.9, 0.95, 0.99)
+    }
+    for line in table(found, "profiles"):
+        times = again[line["share"]]
+        own = times[line["solver"]]
+        for ratio in (1, 2, 5, 10, 100):
+            near = [id for id in own if own[id] <= ratio * min(each[id] for each in times.values()) < math.inf]
+            assert line[f"{ratio}×"] == pytest.approx(len(near) / len(own), abs=1e-4)
+        for limit in (0.01, 0.1, 1, 10, 100):
+            assert line[f"{limit:g} s"] == pytest.approx(sum(t <= limit for t in own.values()) / len(own), abs=1e-4)
+    pairs = table(found, "pairs")
+    assert len(pairs) == 10
+    for line in pairs:
+        for share in (0.9, 0.95, 0.99):
+            first, second = again[share][line["first"]], again[share][line["second"]]
+            ahead = sum(first[id] <= second[id] and first[id] < math.inf for id in first) / len(first)
+            assert line[f"{100 * share:g} %: first"] == pytest.approx(ahead, abs=1e-4)
+
+
+def test_anytime_ends_with_the_margins_of_all_runs(rows: list[Row]) -> None:
+    panels = contents(results(rows))["anytime"]
+    assert sum(panel["load"] is None for panel in panels) == 3
+    for panel in panels:
+        where = f"load={panel['load']}," if panel["load"] is not None else ""
+        here = [each for each in rows if f"m={panel['m']}," in each["problem"] and where in each["problem"]]
+        best = {id: max(e["kappa_bar"] for e in feasible(here) if e["problem_id"] == id) for id in ids(here)}
+        best = {id: value for id, value in best.items() if value > 0}
+        assert panel["problems"] == len(best)
+        for name, curve in panel["curves"].items():
+            ends = []
+            for id, most in best.items():
+                own = [e for e in here if e["solver"] == name and e["problem_id"] == id]
+                margins = [max(0.0, e["kappa_bar"] or 0.0) for e in own]
+                ends.append(statistics.fmean(margins) / (1 if where else most) if own else 0.0)
+            assert curve[-1] == pytest.approx(statistics.fmean(ends), abs=1e-4)
 
 
 def test_statuses_count_every_row(rows: list[Row]) -> None:
@@ -122,18 +180,24 @@ def test_statuses_count_every_row(rows: list[Row]) -> None:
 
 
 def test_growth(rows: list[Row]) -> None:
+    """With m at each of four loads; with p at each of three m."""
     panels = contents(results(rows))["sizes"]
-    assert len(panels) == 4
+    assert [panel["axis"] for panel in panels] == ["m"] * 4 + ["p"] * 3
     for panel in panels:
-        here = [each for each in rows if f"load={panel['load']}," in each["problem"]]
+        at = panel["at"].replace(" ", "").replace("load", "load=") + ("," if panel["axis"] == "p" else "")
+        here = [each for each in rows if at in each["problem"]]
+        assert len(panel["fits"]) == 10
         for fit in panel["fits"]:
-            medians = []
-            for m in (10, 20, 30):
-                own = [e for e in here if e["solver"] == fit["solver"] and f"m={m}," in e["problem"]]
-                # A run that was killed took its limit.
-                times = [e["build_seconds"] if fit["what"] == "build" else e["solve_seconds"] or 10.0 for e in own]
-                medians.append(np.median(times))
-            assert fit["exponent"] == pytest.approx(np.polyfit(np.log([10, 20, 30]), np.log(medians), 1)[0])
+            times: dict[int, list[float]] = {}
+            for each in here:
+                m, load = re.search(r"m=(\d+),.*load=([\d.]+),", each["problem"]).groups()  # type: ignore[union-attr]
+                if each["solver"] == fit["solver"]:
+                    # A run that was killed took its limit.
+                    time = each["build_seconds"] if fit["what"] == "build" else each["solve_seconds"] or 10.0
+                    size = int(m) if panel["axis"] == "m" else round(2 * int(m) * float(load))
+                    times.setdefault(size, []).append(time)
+            x, y = np.log(list(times)), np.log([np.median(each) for each in times.values()])
+            assert fit["exponent"] == pytest.approx(np.polyfit(x, y, 1)[0], abs=1e-9)
 
 
 def test_the_band_goes_from_best_known_to_the_bound(rows: list[Row]) -> None:
@@ -173,10 +237,10 @@ def test_who_cheats_or_fails_gains_nothing(dishonest: list[Row]) -> None:
     assert lines["liar"]["false claims"] == 4 and lines["late"]["no point"] == 4 and lines["choosy"]["not run"] == 3
     assert len(found["refuted"]) == 4
     assert found["capacity"][0]["band"] == []
-    means = {line["solver"]: line for line in table(found, "targets") if line["share"] == 0.95}
+    means = {line["solver"]: line for line in table(found, "means") if line["share"] == 0.95}
     assert means["late"]["3×, all"] == pytest.approx(30) and means["liar"]["1×, all"] == pytest.approx(10)
     assert means["choosy"]["1×, common"] < means["honest"]["1×, common"]
-    assert means["late"]["restarts s, all"] == pytest.approx(30)
+    assert means["late"]["restarts, all"] == pytest.approx(30)
     assert means["choosy"]["3×, all"] > means["honest"]["3×, all"] == pytest.approx(1.5)
     last = {name: curve[-1] for name, curve in found["profiles"][0]["all"].items()}
     assert last == {"honest": 1.0, "liar": 0.0, "late": 0.0, "choosy": 0.25}
@@ -185,11 +249,66 @@ def test_who_cheats_or_fails_gains_nothing(dishonest: list[Row]) -> None:
 
 def test_the_verdict_says_so(dishonest: list[Row]) -> None:
     text = " ".join(verdict(contents(results(dishonest))))
-    assert "honest finds the best answers: the best known on 4 of 4" in text
-    assert "liar 4 of 4 (4 optimal)" in text and "late 4 of 4 (4 time_limit)" in text
-    assert "Claimed solved, but the point is not feasible: liar 4" in text
+    assert "honest (1 start) finds the largest margins: the best known on 4 of 4 problems; next choosy" in text
+    assert "late 4 of 4 on 4 problems, load 1 (4 time_limit); liar 4 of 4 on 4 problems, load 1 (4 optimal)" in text
+    assert "Claims that a verified point refutes: liar 4." in text
     assert "Bounds that a feasible point refutes: 4, by liar" in text
     assert "Not run: choosy on 3 of 4 problems" in text
+
+
+def test_claims_that_another_solvers_point_refutes() -> None:
+    rows = [row(solver="good"), lost(solver="blind", termination="infeasible")]
+    rows += [row(solver=name, kappa_bar=value, termination="optimal") for name, value in (("b", 0.9), ("c", 0.99999))]
+    lines = {line["solver"]: line["false claims"] for line in table(contents(results(rows)), "summary")}
+    assert lines == {"good": 0, "blind": 1, "b": 1, "c": 0}
+
+
+def test_who_proves_bounds_does_not_compete(dishonest: list[Row]) -> None:
+    """Its point may be the best known all the same."""
+    proofs = [row(problem, "prover", kappa_bar=1.25, bound=0.75, scope="bound") for problem in problems(4)]
+    found = contents(results([*dishonest, *proofs]))
+    for id in ("summary", "capacity-data", "targets", "means", "profiles"):
+        assert "prover" not in {line["solver"] for line in table(found, id)}, id
+    lines = {line["solver"]: line for line in table(found, "summary")}
+    assert lines["honest"]["best known"] == 0 and lines["honest"]["median gap"] == pytest.approx(0.2)
+    assert lines["honest"]["gap to bound"] == pytest.approx(1 / 3)
+    proved = {line["solver"]: line for line in table(found, "bounds")}
+    assert proved["prover"]["with bound"] == 4 and proved["prover"]["median gap"] == pytest.approx(1 / 6)
+    assert proved["liar"]["with bound"] == 0 and proved["liar"]["refuted"] == 4
+    assert found["capacity"][0]["band"] == [[1.0, 1.25, 1.5, 4, 4]]
+    assert "Bounds: prover on 4 of 4 problems, median gap from the best known 16.7 %" in " ".join(verdict(found))
+
+
+def test_bounds_alone_are_reported() -> None:
+    rows = [row(solver="prover", bound=0.75, scope="bound")]
+    assert verdict(contents(results(rows)))[0].startswith("Bounds: prover on 1 of 1 problem,")
+    assert "proved bound" in html(results(rows)) and "## Proved bounds" in markdown(results(rows))
+
+
+def test_a_problem_without_a_point_has_an_infinite_gap() -> None:
+    """Of two, one is enough for the median."""
+    first, second = problems(2)
+    rows = [row(first, "a"), lost(problem=second, solver="a"), row(first, "b"), row(second, "b")]
+    lines = {line["solver"]: line["median gap"] for line in table(contents(results(rows)), "summary")}
+    assert lines == {"a": None, "b": 0.0}
+
+
+def test_limits_that_differ_stand_in_every_row() -> None:
+    same, other = [row(solver="a"), row(solver="b")], [row(solver="a"), row(solver="b", time_limit=3.0)]
+    assert "limits" not in table(contents(results(same)), "summary")[0]
+    assert [line["limits"] for line in table(contents(results(other)), "summary")] == [
+        "10 s a run, no memory limit, 1 thread",
+        "3 s a run, no memory limit, 1 thread",
+    ]
+    assert "Limits differ" in verdict(contents(results(other)))[-1]
+
+
+def test_the_verdict_has_ten_lines_with_that_of_the_command(rows: list[Row], dishonest: list[Row]) -> None:
+    everything = [*rows, *dishonest, lost(solver="absent", termination="skipped")]
+    everything += [row(solver=f"further{k}", kappa_bar=0.1, bound=0.5, time_limit=k + 1.0) for k in range(20)]
+    micro = [{"name": "x", "group": "", "min": 1.0, "median": 1.0, "stddev": 0.0, "rounds": 1, "extra": ""}]
+    said = verdict(contents(results(everything, micro)))
+    assert len(said) == 9 and max(map(len, said)) < 600
 
 
 @pytest.mark.parametrize("rows", [[], [lost(termination="skipped", message="not installed")], [lost()]])
@@ -225,11 +344,12 @@ def test_html_in_names_does_no_harm() -> None:
     one = row(solver=HARMFUL, problem=f"{HARMFUL}.npz", message=HARMFUL, version=HARMFUL, termination="failed")
     plain = [row(solver="x", problem="y.npz", message="z", version="v", termination="failed")]
     micro = [{"name": HARMFUL, "group": "", "min": 1.0, "median": 1.0, "stddev": 0.0, "rounds": 1, "extra": HARMFUL}]
-    text = html(results([one], micro))
+    machines = [{"facts": {"cpu": HARMFUL}, "commands": [HARMFUL]}]
+    text = html(replace(results([one], micro), machines=machines))
     assert not any(tag == "img" for tag, _ in tags(text))
     scripts = sum(tag == "script" for tag, _ in tags(text))
     assert scripts == sum(tag == "script" for tag, _ in tags(html(results(plain)))) == 2
-    written = re.sub(r"\\.", "", markdown(results([one], micro)))
+    written = re.sub(r"\\.", "", markdown(replace(results([one], micro), machines=machines)))
     assert "<" not in written
 
 
@@ -256,6 +376,8 @@ def test_the_data_are_those_of_the_rows(rows: list[Row]) -> None:
 def test_ten_thousand_rows_stay_small() -> None:
     made = many(5, 10, 5, 10, 4)
     assert len(made) == 10_000
+    # At the worst every message is another one.
+    made = [each | {"message": f"{k} {'word ' * 100}"} for k, each in enumerate(made)]
     assert len(html(results(made)).encode()) < 8e6
 
 
@@ -293,7 +415,7 @@ def test_a_report_of_real_results(made: Path, tmp_path: Path, capsys: pytest.Cap
     target = tmp_path / "report.html"
     code, text = said(capsys, "report", made, "-o", target)
     assert code == 0 and text.splitlines()[-1].startswith(f"{target}: 8 runs, ")
-    assert "finds the best answers" in text
+    assert "the best answers: the best known on" in text
     page = target.read_text()
     assert "slsqp[formulation=min_norm]" in page and "8 runs on 2 problems" in page
     before = page
@@ -326,6 +448,58 @@ def test_pytest_benchmark_is_one_more_source(made: Path, tmp_path: Path, capsys:
     )
     code, text = said(capsys, "report", made, source, "--format", "md", "-o", "-")
     assert code == 0 and "| g | test\\_x | 0.25 | 0.5 | 0.125 | 7 | margin 0.75 |" in text
+
+
+def test_pytest_benchmark_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "bench.json"
+    stats = {"min": 0.25, "median": 0.5, "stddev": 0.125, "rounds": 7}
+    machine = {"cpu": {"brand_raw": "a CPU"}, "python_version": "3.11"}
+    source.write_text(json.dumps({"machine_info": machine, "benchmarks": [{"name": "x", "stats": stats}]}))
+    code, text = said(capsys, "report", source, "-o", tmp_path / "report.md")
+    assert code == 0 and text.splitlines()[0] == "pytest-benchmark: 1 benchmark, in the last table."
+    assert "- cpu a CPU\n" in (tmp_path / "report.md").read_text()
+
+
+def test_the_order_of_rows_and_files_does_not_matter(made: Path, tmp_path: Path) -> None:
+    with Store(made) as store:
+        stored = list(store.rows())
+    task, convex = (load_problem(spec) for spec in ("covariance_perceptron[m=4,load=1]", "classical_perceptron[m=5]"))
+    outcomes = []
+    for each in stored:
+        job = Job(**{field.name: each[field.name] for field in fields(Job)})
+        outcomes.append(Outcome(job, solve(task if "cov" in job.problem else convex, job.solver), begun=each["begun"]))
+    texts = []
+    for name, order in (("one.db", outcomes), ("two.db", outcomes[::-1])):
+        with Store(tmp_path / name, write=True) as store:
+            store.begin("a command", {"cpu": "a CPU"})
+            for outcome in order:
+                store.add(outcome)
+        texts.append(markdown(read([tmp_path / name])))
+    assert texts[0] == texts[1]
+
+
+def test_versions_of_a_solver_are_solvers(made: Path, tmp_path: Path) -> None:
+    with Store(made) as store:
+        (first, *_) = store.rows()
+    job = Job(**{field.name: first[field.name] for field in fields(Job)})
+    attempt = solve(load_problem(job.problem), job.solver)
+    with Store(tmp_path / "two.db", write=True) as store:
+        store.begin("a command", {})
+        for version in ("1.0", "1.1"):
+            store.add(Outcome(replace(job, version=version), replace(attempt, version=version)))
+    assert {each["label"] for each in read([tmp_path / "two.db"]).rows} == {"gip 1.0", "gip 1.1"}
+
+
+def test_solvers_of_bounds_are_told_by_the_registry(tmp_path: Path) -> None:
+    task = load_problem("covariance_perceptron[m=4,load=1]")
+    with Store(tmp_path / "proofs.db", write=True) as store:
+        store.begin("a command", {})
+        for job in Suite.of(["covariance_perceptron[m=4,load=1]"], ["gip", "certificate"], 1).jobs():
+            store.add(Outcome(job, solve(task, job.solver)))
+    found = contents(read([tmp_path / "proofs.db"]))
+    assert [line["solver"] for line in found["summary"]] == ["gip"]
+    assert [(line["solver"], line["bounded"]) for line in found["bounds"]] == [("certificate", 1)]
+    assert len(found["capacity"][0]["band"]) == 1
 
 
 @pytest.mark.parametrize("content", ["[]", "{", '{"benchmarks": [{"name": "x"}]}', '{"benchmarks": 3}'])

@@ -38,6 +38,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = many(3, 5, 2, 5, 2)
     rows += [lost(problem=each["problem"], solver=HARMFUL, message=HARMFUL) for each in rows[::10]]
     rows.append(row(rows[0]["problem"], "liar", point_status="infeasible", termination="optimal"))
+    rows.append(row(rows[0]["problem"], "prover", bound=3.0, scope="bound"))
     path = tmp_path_factory.mktemp("page") / "report.html"
     path.write_text(html(results(rows)), encoding="utf-8")
     return path
@@ -78,6 +79,8 @@ def test_every_plot_is_drawn(page: Any) -> None:
         assert "Limits: 10 s a run" in page.inner_text(f"#plot-{name}")
     assert count(page, "#plot-capacity .curve") == 1
     assert count(page, "#plot-capacity .band") == 1
+    assert "proved bound" in page.inner_html("#plot-capacity")
+    assert "prover" not in page.inner_text("#solvers") and "prover" in page.inner_text("#gaps")
 
 
 def test_names_do_no_harm(page: Any) -> None:
@@ -115,7 +118,7 @@ def test_switches(page: Any, switch: str, plots: list[str]) -> None:
 
 def test_a_solver_is_hidden_with_the_keyboard(page: Any) -> None:
     shown = count(page, "#plot-capacity .series")
-    chip = page.locator("#solvers button").first
+    chip = page.locator("#solvers button").last
     chip.focus()
     page.keyboard.press("Space")
     assert chip.get_attribute("aria-pressed") == "false"
@@ -125,11 +128,38 @@ def test_a_solver_is_hidden_with_the_keyboard(page: Any) -> None:
 
 
 def test_everything_that_acts_is_reached_with_tab(page: Any) -> None:
+    """In a closed details only its summary acts; of 50 runs the first few do."""
+    page.evaluate(
+        """() => [...document.querySelectorAll("a, button, select, input, summary, [tabindex]")]
+            .filter((each) => !each.disabled && each.checkVisibility() && !each.closest("#rows tr:nth-child(n+4)"))
+            .forEach((each, k) => { each.dataset.order = k; })"""
+    )
+    wanted = count(page, "[data-order]")
+    assert wanted > 80
     reached = set()
-    for _ in range(40):
+    for _ in range(wanted + 60):
         page.keyboard.press("Tab")
-        reached.add(page.evaluate("document.activeElement.tagName + (document.activeElement.id || '')"))
-    assert {"A", "BUTTON", "SELECTswitch-m", "SUMMARY"} <= reached
+        reached.add(page.evaluate("document.activeElement.dataset.order"))
+    assert reached >= {str(k) for k in range(wanted)}
+
+
+def test_a_plot_is_read_with_pointer_and_keyboard(page: Any) -> None:
+    plot, said = page.locator("#plot-capacity svg").first, page.locator("#plot-capacity output")
+    plot.scroll_into_view_if_needed()
+    mark = page.locator('#plot-capacity [data-name="solver4"]').locator("circle, polygon").last.bounding_box()
+    page.mouse.move(mark["x"] + mark["width"] / 2, mark["y"] + mark["height"] / 2)
+    assert said.inner_text().startswith("solver4: load p/(nm) 4, κ̄ ")
+    assert "4 runs, 2 of 2 pattern sets with a point" in said.inner_text()
+    page.mouse.move(0, 0)
+    plot.focus()
+    page.keyboard.press("ArrowRight")
+    first = said.inner_text()
+    page.keyboard.press("ArrowRight")
+    assert first.split(":")[0] == said.inner_text().split(":")[0] and first != said.inner_text()
+    page.keyboard.press("ArrowDown")
+    assert first.split(":")[0] != said.inner_text().split(":")[0]
+    page.locator("h1").click()
+    assert said.inner_text() == ""
 
 
 def test_tables_sort_and_filter(page: Any) -> None:
@@ -183,15 +213,20 @@ def test_plots_and_tables_download(page: Any) -> None:
             page.get_by_label(label, exact=True).click()
         return Path(waiting.value.path()).read_text(encoding="utf-8")
 
-    title = "κ̄ against load, best start"
-    drawing = ElementTree.fromstring(saved(f"Download {title} as SVG"))
-    assert drawing.tag == "{http://www.w3.org/2000/svg}svg" and "--c0:" in str(drawing.get("style"))
-    data = list(csv.DictReader(io.StringIO(saved(f"Download the data of {title} as CSV"))))
-    assert {"solver0", "theory", "best known to bound"} <= {each["series"] for each in data}
+    for name in PLOTS:
+        title = page.inner_text(f"#plot-{name} h3")
+        text = saved(f"Download {title} as SVG")
+        drawing = ElementTree.fromstring(text)
+        assert drawing.tag == "{http://www.w3.org/2000/svg}svg" and len(list(drawing.iter())) > 30
+        assert "var(" not in text and "NaN" not in text and "Limits: " in text
+        data = list(csv.DictReader(io.StringIO(saved(f"Download the data of {title} as CSV"))))
+        assert "solver0" in {each["series"].split(" ")[0] for each in data} and len(data) > 10, name
+        if name == "capacity":
+            assert {"theory", "best known to bound"} <= {each["series"] for each in data}
     runs = list(csv.DictReader(io.StringIO(saved("Download the runs as CSV"))))
-    assert len(runs) == 331 and all(each["command"].startswith("qcqpbench run") for each in runs)
+    assert len(runs) == 332 and all(each["command"].startswith("qcqpbench run") for each in runs)
     table = list(csv.DictReader(io.StringIO(saved("Download Solvers at a glance as CSV"))))
-    assert table[0]["solver"] == "solver0"
+    assert [each["solver"] for each in table] == [HARMFUL, "liar", *(f"solver{k}" for k in range(5))]
 
 
 @pytest.mark.parametrize(
@@ -210,7 +245,9 @@ def test_light_dark_and_narrow(browser: Any, report: Path, tmp_path: Path, name:
 
 def test_it_prints(browser: Any, report: Path) -> None:
     visit = Visit(browser, report)
+    before = drawn(visit.page, "capacity")
     assert visit.page.pdf().startswith(b"%PDF")
+    assert drawn(visit.page, "capacity") == before
     visit.context.close()
 
 

@@ -1,9 +1,10 @@
 """The numbers of a report, computed from the rows: one dict of plain values, which the pages only draw."""
 
 import math
+import re
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from .. import metrics
@@ -11,11 +12,9 @@ from ..errors import QcqpbenchError
 from ..job import is_file
 from ..metrics import Row
 from ..spec import parse, spell
-from ..status import Termination
 from .sources import Results
 from .timing import timing
 
-_TERMINATIONS = {str(each): each for each in Termination}
 _VARIED = ("load", "p", "seed", "m")
 
 
@@ -28,13 +27,17 @@ class Facts:
         self.best = metrics.best_known(rows)
         self.bounds = metrics.bounds(rows, self.best)
         self.limits = metrics.limits_of(row for row in rows if metrics.was_run(row))
-        self.solvers = list(dict.fromkeys(metrics.label(row) for row in rows if metrics.was_run(row)))
+        self.solvers = sorted({metrics.label(row) for row in rows if metrics.competes(row)})
         self.problems = list(dict.fromkeys(row["problem_id"] for row in rows))
+        self.solved = {row["problem_id"] for row in rows if metrics.is_solved(row)}
         self.places = {row["problem_id"]: place(row["problem"]) for row in rows}
 
     def of(self, solver: str, problems: Iterable[str]) -> dict[str, list[Row]]:
         """The solver's runs on those of the problems that it was run on."""
         return {id: self.runs[solver, id] for id in problems if (solver, id) in self.runs}
+
+    def is_false(self, row: Row) -> bool:
+        return metrics.is_false_claim(row, self.best, self.solved)
 
 
 def contents(results: Results) -> dict[str, Any]:
@@ -45,22 +48,26 @@ def contents(results: Results) -> dict[str, Any]:
         "solvers": _solvers(facts),
         "problems": len(facts.problems),
         "limits": limits(facts.rows),
+        "tasks": all(row["objective"] is None or row["margin"] is not None for row in facts.rows),
         "summary": _summary(facts),
+        "bounds": _bounds(facts),
+        "unsolved": _where(facts, [id for id in facts.limits if id not in facts.solved]),
         "capacity": _capacity(facts),
         **timing(facts.runs, facts.best, facts.limits, facts.solvers, facts.problems, facts.places),
         "statuses": _statuses(facts),
         "messages": _messages(facts),
         "refuted": [
-            {"solver": metrics.label(row), "problem": row["problem"], "bound": row["bound"]}
+            {"solver": metrics.label(row), "problem": _problem(row), "bound": row["bound"]}
             for row in facts.bounds.refuted
         ],
-        "invocations": list(results.invocations.values()),
+        "false_rows": [k for k, row in enumerate(facts.rows) if facts.is_false(row)],
+        "machines": results.machines,
         "micro": results.micro,
     }
 
 
 def place(problem: str) -> dict[str, Any]:
-    """Where a problem stands in its family: the variant (all that is not varied), m, load; of a file its name alone."""
+    """Where a problem stands in its family: the variant (what is not varied), m, load, p; a file has only a name."""
     try:
         name, parameters = (problem, {}) if is_file(problem) else parse(problem)
     except QcqpbenchError:
@@ -71,8 +78,8 @@ def place(problem: str) -> dict[str, Any]:
         inputs = m * int(parameters.get("n", 1))
         load = float(parameters["load"]) if "load" in parameters else float(parameters["p"]) / inputs
     except (KeyError, ValueError):
-        return {"variant": problem if is_file(problem) else spell(name, parameters), "m": None, "load": None}
-    return {"variant": spell(name, rest), "m": m, "load": load}
+        return {"variant": problem if is_file(problem) else spell(name, parameters), "m": None, "load": None, "p": None}
+    return {"variant": spell(name, rest), "m": m, "load": load, "p": round(load * inputs)}
 
 
 def limits(rows: Iterable[Row]) -> str:
@@ -102,9 +109,10 @@ def _solvers(facts: Facts) -> list[dict[str, Any]]:
             "version": ", ".join(sorted({str(row["version"]) for row in rows})),
             "formulation": rows[0]["formulation"],
             "limits": limits(rows),
-            "ran": name in facts.solvers,
+            "ran": any(map(metrics.was_run, rows)),
+            "competes": name in facts.solvers,
         }
-        for name, rows in found.items()
+        for name, rows in sorted(found.items())
     ]
 
 
@@ -122,24 +130,65 @@ def _summary(facts: Facts) -> list[dict[str, Any]]:
                 "solver": name,
                 "problems": len(own),
                 "missing": len(facts.problems) - len(own),
+                "starts": max(map(len, own.values())),
                 "runs": len(rows),
                 "solved": sum(map(metrics.is_solved, rows)),
+                "failed": _failed(facts, own),
                 "best": sum(gap <= metrics.SAME for gap in gaps),
                 "no_point": len(own) - len(best),
                 "gap_median": _median(gaps, len(own)),
                 "gap_max": max(gaps, default=None),
                 "gap_bound": _median(proved, len(own.keys() & facts.bounds.least.keys())),
                 "bounded": len(proved),
-                "false_claims": sum(map(is_false_claim, rows)),
-                "limits": limits(rows),
+                "false_claims": sum(map(facts.is_false, rows)),
             }
         )
     return lines
 
 
-def is_false_claim(row: Row) -> bool:
-    """The solver claims a solution, and its point is none."""
-    return _TERMINATIONS[row["termination"]].claims_a_solution and row["point_status"] != "feasible"
+def _failed(facts: Facts, own: Mapping[str, list[Row]]) -> dict[str, Any]:
+    """Runs that do not solve what some other run does: how many of how many, how they ended, on which problems."""
+    tried = [row for id, each in own.items() if id in facts.solved for row in each]
+    failed = [row for row in tried if not metrics.is_solved(row)]
+    return {
+        "runs": len(failed),
+        "of": len(tried),
+        "ways": dict(Counter(row["termination"] for row in failed).most_common()),
+        "where": _where(facts, {row["problem_id"] for row in failed}),
+    }
+
+
+def _where(facts: Facts, problems: Collection[str]) -> dict[str, Any]:
+    """How many problems, and the least and the largest load among them."""
+    loads = [load for id in problems if (load := facts.places[id]["load"]) is not None]
+    return {"problems": len(problems), "loads": [min(loads), max(loads)] if len(loads) == len(problems) > 0 else None}
+
+
+def _bounds(facts: Facts) -> list[dict[str, Any]]:
+    """A line per solver that proves bounds: how far above the best known its own least ones are."""
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in facts.rows:
+        if metrics.was_run(row) and (row["bound"] is not None or not metrics.competes(row)):
+            found[metrics.label(row)].append(row)
+    lines = []
+    for name, rows in sorted(found.items()):
+        own = facts.bounds.of_solvers.get(name, {})
+        gaps = [metrics.gap(facts.best[id], bound) for id, bound in own.items()]
+        lines.append(
+            {
+                "solver": name,
+                "problems": len({row["problem_id"] for row in rows}),
+                "bounded": len(gaps),
+                "least": sum(metrics.gap(facts.bounds.least[id], own[id]) <= metrics.SAME for id in own),
+                "gap_median": statistics.median(gaps) if gaps else None,
+                "gap_max": max(gaps, default=None),
+                "tight": sum(gap <= metrics.SAME for gap in gaps),
+                "refuted": sum(metrics.label(row) == name for row in facts.bounds.refuted),
+                "median": statistics.median(map(metrics.seconds, rows)),
+                "limits": limits(rows),
+            }
+        )
+    return lines
 
 
 def _scores(rows: Iterable[Row]) -> list[float]:
@@ -149,7 +198,7 @@ def _scores(rows: Iterable[Row]) -> list[float]:
 def _median(values: Sequence[float], count: int) -> float | None:
     """Of count values, those not given being infinite; None if it is infinite itself."""
     padded = [*values, *[math.inf] * (count - len(values))]
-    middle = statistics.median_low(padded) if padded else math.inf
+    middle = statistics.median(padded) if padded else math.inf
     return middle if math.isfinite(middle) else None
 
 
@@ -229,23 +278,28 @@ def _band(facts: Facts, load: float, ids: Sequence[str]) -> list[float] | None:
 # --- statuses ---
 
 
+def _problem(row: Row) -> str:
+    return str(row.get("problem_label", row["problem"]))
+
+
 def _statuses(facts: Facts) -> list[dict[str, Any]]:
     """How runs ended, as claimed, and what the suite found their points to be; rows that were skipped among them."""
-    counts = Counter((metrics.label(row), row["termination"], row["point_status"]) for row in facts.rows)
-    solved = Counter(
-        (metrics.label(row), row["termination"], row["point_status"]) for row in facts.rows if metrics.is_solved(row)
-    )
+    found: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    for row in facts.rows:
+        found[metrics.label(row), row["termination"], row["point_status"]].append(row)
     return [
         {
             "solver": name,
             "termination": termination,
-            "claim": _TERMINATIONS[termination].message,
+            "claim": metrics.TERMINATIONS[termination].message,
             "point_status": status,
-            "runs": count,
-            "solved": solved[name, termination, status],
-            "false": _TERMINATIONS[termination].claims_a_solution and status != "feasible",
+            "runs": len(rows),
+            "solved": sum(map(metrics.is_solved, rows)),
+            "false": sum(map(facts.is_false, rows)),
+            "seconds": max(map(metrics.seconds, rows)),
+            "memory": max((row["peak_memory_bytes"] for row in rows if row["peak_memory_bytes"]), default=None),
         }
-        for (name, termination, status), count in sorted(counts.items())
+        for (name, termination, status), rows in sorted(found.items())
     ]
 
 
@@ -253,15 +307,18 @@ _SILENT = {"optimal", "locally_optimal", "finished"}
 
 
 def _messages(facts: Facts) -> list[dict[str, Any]]:
-    """What was said of runs that did not end well, each message once."""
-    counts: Counter[tuple[str, str, str]] = Counter()
-    where: dict[tuple[str, str, str], str] = {}
+    """What was said of runs that did not end well, each message once, those that differ in numbers counted as one."""
+    found: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for row in facts.rows:
-        if (row["termination"] not in _SILENT or is_false_claim(row)) and row["message"]:
-            key = metrics.label(row), row["termination"], " ".join(str(row["message"]).split())[:300]
-            counts[key] += 1
-            where.setdefault(key, row["problem"])
+        if (row["termination"] not in _SILENT or facts.is_false(row)) and row["message"]:
+            found[metrics.label(row), row["termination"], re.sub(r"\d[\d.e+-]*", "#", row["message"])].append(row)
     return [
-        {"solver": key[0], "termination": key[1], "message": key[2], "runs": count, "first": where[key]}
-        for key, count in sorted(counts.items())
+        {
+            "solver": solver,
+            "termination": termination,
+            "message": " ".join(rows[0]["message"].split())[:300],
+            "runs": len(rows),
+            "first": _problem(rows[0]),
+        }
+        for (solver, termination, _), rows in sorted(found.items())
     ]

@@ -2,14 +2,13 @@
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from html import escape
 from importlib import resources
 from typing import Any
 
-from .. import metrics
 from ..metrics import Row
-from .contents import contents, is_false_claim
+from .contents import contents
 from .markdown import machine
 from .sources import Results
 from .tables import Table, show, tables
@@ -18,20 +17,20 @@ from .verdict import verdict
 # Characters of a cell that may take more than a line.
 _LONG = 70
 _SCRIPTS = ("plot.js", "table.js", "page.js")
-_WORDS = ("label", "solver", "problem", "formulation", "termination", "point_status", "message", "version")
+_WORDS = ("label", "solver", "problem_label", "problem", "termination", "point_status", "message", "version")
 _NUMBERS = (
     *("start", "seed", "kappa_bar", "objective", "bound", "violation", "build_seconds", "solve_seconds"),
-    *("peak_memory_bytes", "iterations", "time_limit", "memory_limit", "threads"),
+    *("peak_memory_bytes", "iterations", "time_limit", "memory_limit", "threads", "machine"),
 )
 
 
 def html(results: Results, found: dict[str, Any] | None = None) -> str:
     """The page; found: the contents of the results, if they are known."""
     found = found or contents(results)
-    made = {table.id: _table(table) for table in tables(found)}
+    made = {f"table-{table.id}": _table(table) for table in tables(found)}
     data = {
         **{name: found[name] for name in ("solvers", "limits", "capacity", "sizes", "anytime", "profiles")},
-        "rows": _rows(results.rows),
+        "rows": _rows(results.rows, found["false_rows"]),
     }
     parts = {
         "style": _file("style.css"),
@@ -43,16 +42,15 @@ def html(results: Results, found: dict[str, Any] | None = None) -> str:
         ),
         "verdict": "".join(f"<li>{escape(sentence)}</li>" for sentence in verdict(found)),
         "machines": "".join(
-            f"<li><code>{escape(str(call['command']))}</code><br>{escape(machine(call['machine']))}</li>"
-            for call in found["invocations"]
+            f"<li>{''.join(f'<code>{escape(str(command))}</code><br>' for command in each['commands'])}"
+            f"{escape(', '.join(machine(each['facts'])))}</li>"
+            for each in found["machines"]
         ),
     }
-    page = _file("page.html")
-    for id in ("summary", "capacity-data", "growth", "targets", "statuses", "messages", "refuted", "settings", "micro"):
-        parts[f"table-{id}"] = made.get(id, "")
     # In one pass: what is put in is not looked at again.
-    pieces = page.split("{{")
-    return pieces[0] + "".join(parts[name] + rest for name, _, rest in (piece.partition("}}") for piece in pieces[1:]))
+    first, *pieces = _file("page.html").split("{{")
+    filled = [(parts | made).get(name, "") + rest for name, _, rest in (piece.partition("}}") for piece in pieces)]
+    return first + "".join(filled)
 
 
 def _file(name: str) -> str:
@@ -74,13 +72,11 @@ def _finite(value: Any) -> Any:
     return [_finite(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def _rows(rows: Sequence[Row]) -> dict[str, Any]:
-    """By column; words as numbers of a list of them."""
-    columns: dict[str, Any] = {name: _coded(str(row[name] or "")[:300] for row in rows) for name in _WORDS}
+def _rows(rows: Sequence[Row], false: Collection[int]) -> dict[str, Any]:
+    """By column; words as numbers of a list of them. false: the rows whose claim is refuted."""
+    columns: dict[str, Any] = {name: _coded(str(row.get(name) or "")[:300] for row in rows) for name in _WORDS}
     columns |= {name: [row[name] for row in rows] for name in _NUMBERS}
-    columns["solved"] = [int(metrics.is_solved(row)) for row in rows]
-    columns["false_claim"] = [int(is_false_claim(row)) for row in rows]
-    return columns
+    return {**columns, "false": list(false)}
 
 
 def _coded(words: Iterable[str]) -> dict[str, list[Any]]:

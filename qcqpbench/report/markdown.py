@@ -23,9 +23,9 @@ def markdown(results: Results, found: dict[str, Any] | None = None) -> str:
     ]
     for table in tables(found):
         lines += ["", *_table(table)]
-    lines += ["", "## Machines and commands", ""]
-    for call in found["invocations"]:
-        lines += [f"- {_safe(str(call['command']))}", f"  - {_safe(machine(call['machine']))}"]
+    for number, each in enumerate(found["machines"], 1):
+        lines += ["", f"## Machine {number}", ""]
+        lines += [f"- {_safe(fact)}" for fact in (*each["commands"], *machine(each["facts"]))]
     lines += [
         "",
         "One row again, with start number k: qcqpbench run smoke -p PROBLEM -s SETTINGS -r k+1 --timeout S -o again.db",
@@ -33,12 +33,12 @@ def markdown(results: Results, found: dict[str, Any] | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def machine(facts: dict[str, Any]) -> str:
-    """A machine in a line."""
+def machine(facts: dict[str, Any]) -> list[str]:
+    """What is known of a machine, versions of packages at the end."""
     packages = facts.get("packages") or {}
     rest = {key: value for key, value in facts.items() if key not in ("packages", "thread_variables")}
     versions = {key: value for key, value in packages.items() if value} if isinstance(packages, dict) else {}
-    return ", ".join(f"{key} {show(value)}" for key, value in {**rest, **versions}.items() if value not in (None, ""))
+    return [f"{key} {show(value)}" for key, value in {**rest, **versions}.items() if value not in (None, "")]
 
 
 def _table(table: Table) -> list[str]:

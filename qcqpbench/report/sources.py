@@ -7,20 +7,28 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import QcqpbenchError, require
-from ..job import load_problem
+from ..job import is_file, load_problem
 from ..maxmargin import MaxMargin
+from ..metrics import was_run
 from ..progress import labels
+from ..registry import solvers
 from ..spec import parse
+from ..status import Scope
 from ..store import Row, Store
 
 
 @dataclass(frozen=True)
 class Results:
-    """rows as `metrics` takes them, of each job the newest; invocations by their uid; micro: pytest-benchmark's."""
+    """What was read.
+
+    rows       as `metrics` takes them, of each job the newest, in the same order whatever order they were run in
+    machines   what is known of each (facts), and the commands given there; a row's `machine` is its place here
+    micro      pytest-benchmark's results
+    """
 
     files: tuple[str, ...]
     rows: list[Row]
-    invocations: dict[str, dict[str, Any]]
+    machines: list[dict[str, Any]]
     micro: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -31,37 +39,65 @@ def read(paths: Sequence[str | Path], traces: bool = True) -> Results:
     """
     require(len(paths) > 0, "a report needs at least one results file")
     rows: dict[str, Row] = {}
-    invocations: dict[str, dict[str, Any]] = {}
+    machines: list[dict[str, Any]] = []
     micro: list[dict[str, Any]] = []
     for path in map(Path, paths):
         if path.suffix == ".json":
-            micro += _pytest_benchmark(path)
+            found, machine = _pytest_benchmark(path)
+            micro += found
+            _place(machine, machines)
             continue
         with Store(path) as store:
-            calls = store.invocations()
-            invocations |= {call["uid"]: call for call in calls.values()}
+            places = {id: _place(call, machines) for id, call in store.invocations().items()}
             new = []
             for row in store.rows():
-                row["invocation"] = calls[row["invocation"]]["uid"]
+                row["machine"] = places[row["invocation"]]
                 known = rows.get(row["key"])
                 if known is None or known["termination"] == "skipped" or row["begun"] > known["begun"]:
                     rows[row["key"]] = row
                     new.append(row)
             if traces:
                 _add_traces(store, new)
-    found = list(rows.values())
-    _add_senses(found)
-    names = labels({row["solver"] for row in found if _is_spec(row["solver"])})
-    for row in found:
-        row["label"] = names.get(row["solver"], row["solver"])
-    return Results(tuple(Path(path).name for path in paths), found, invocations, micro)
+    order = ("problem", "solver", "version", "seed", "start", "key")
+    ordered = sorted(rows.values(), key=lambda row: [row[name] for name in order])
+    _add_senses(ordered)
+    _add_names(ordered)
+    return Results(tuple(Path(path).name for path in paths), ordered, machines, micro)
 
 
-def _is_spec(text: str) -> bool:
+def _add_names(rows: Iterable[Row]) -> None:
+    """What problems and solvers are called, with the version where there are several, and what solvers are after."""
+    problems = labels({row["problem"] for row in rows if is_file(row["problem"]) or _name(row["problem"])})
+    names = {row["solver"]: _name(row["solver"]) for row in rows}
+    short = labels({spec for spec, name in names.items() if name})
+    versions: dict[str, set[str]] = {}
+    for row in rows:
+        if was_run(row):
+            versions.setdefault(row["solver"], set()).add(row["version"])
+    for row in rows:
+        several = len(versions.get(row["solver"], ())) > 1
+        row["problem_label"] = problems.get(row["problem"], row["problem"])
+        row["label"] = f"{short.get(row['solver'], row['solver'])}{' ' + row['version'] if several else ''}"
+        row["scope"] = str(getattr(solvers().get(names[row["solver"]]), "scope", Scope.LOCAL))
+
+
+def _name(spec: str) -> str:
+    """What a spec begins with; empty if this is no spec."""
     try:
-        return bool(parse(text))
+        return parse(spec)[0]
     except QcqpbenchError:
-        return False
+        return ""
+
+
+def _place(call: Row, machines: list[dict[str, Any]]) -> int:
+    """Where the machine of a call of the program stands among the machines, with the call's command."""
+    known = next((each for each in machines if each["facts"] == call["machine"]), None)
+    if known is None:
+        known = {"facts": call["machine"], "commands": []}
+        machines.append(known)
+    if call["command"] not in known["commands"]:
+        known["commands"].append(call["command"])
+    return machines.index(known)
 
 
 def _add_traces(store: Store, rows: Iterable[Row]) -> None:
@@ -98,18 +134,31 @@ def _add_senses(rows: Iterable[Row]) -> None:
             row["sense"] = senses[row["problem"]]
 
 
-def _pytest_benchmark(path: Path) -> list[dict[str, Any]]:
+def _pytest_benchmark(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Its benchmarks, and the machine as a results file has it."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))["benchmarks"]
+        content = json.loads(path.read_text(encoding="utf-8"))
+        machine, commit = content.get("machine_info") or {}, content.get("commit_info") or {}
+        facts = {
+            "cpu": (machine.get("cpu") or {}).get("brand_raw"),
+            "system": machine.get("system"),
+            "python": machine.get("python_version"),
+            "commit": commit.get("id"),
+            "dirty": commit.get("dirty"),
+        }
         return [
             {
                 "name": str(each["name"]),
                 "group": str(each.get("group") or ""),
                 **{name: float(each["stats"][name]) for name in ("min", "median", "stddev")},
                 "rounds": int(each["stats"]["rounds"]),
-                "extra": ", ".join(f"{key} {value}" for key, value in (each.get("extra_info") or {}).items()),
+                "extra": ", ".join(
+                    f"{key} {value:.6g}" if isinstance(value, float) else f"{key} {value}"
+                    for key, value in (each.get("extra_info") or {}).items()
+                    if value is not None
+                ),
             }
-            for each in found
-        ]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+            for each in content["benchmarks"]
+        ], {"machine": facts, "command": f"pytest-benchmark, {path.name}"}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise QcqpbenchError(f"{path}: this is no JSON of pytest-benchmark ({type(error).__name__})") from error

@@ -1,7 +1,9 @@
 """The tables of a report, the same for HTML and Markdown."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+from .timing import RATIOS, SECONDS
 
 
 @dataclass(frozen=True)
@@ -34,17 +36,22 @@ def tables(contents: dict[str, Any]) -> list[Table]:
     """Those that have rows, in the order of the report."""
     limits = {each["name"]: each["limits"] for each in contents["solvers"]}
     found = [
-        _summary(contents),
-        _capacity(contents),
+        _summary(contents, limits),
+        _capacity(contents, limits),
+        _bounds(contents),
         _growth(contents, limits),
+        _anytime(contents, limits),
         _targets(contents, limits),
-        _statuses(contents),
+        _means(contents, limits),
+        _profiles(contents, limits),
+        _pairs(contents),
+        _statuses(contents, limits),
         Table(
             "messages",
             "What was said",
             ("solver", "termination", "runs", "message", "first on"),
             [(e["solver"], e["termination"], e["runs"], e["message"], e["first"]) for e in contents["messages"]],
-            "Of runs that did not end well or claimed too much.",
+            "Of runs that did not end well or claimed too much; messages that differ only in numbers count as one.",
         ),
         Table(
             "refuted",
@@ -69,39 +76,50 @@ def tables(contents: dict[str, Any]) -> list[Table]:
             ],
         ),
     ]
-    return [table for table in found if table.rows]
+    return [_briefly(table) for table in found if table.rows]
 
 
-def _summary(contents: dict[str, Any]) -> Table:
+def _briefly(table: Table) -> Table:
+    """Limits, and a family of problems, that are the same in all rows stand in the note."""
+    for name in ("limits", "family"):
+        place = table.columns.index(name) if name in table.columns else -1
+        if place >= 0 and len({row[place] for row in table.rows}) == 1:
+            columns, *rows = ((*row[:place], *row[place + 1 :]) for row in (table.columns, *table.rows))
+            note = f"{table.note} {name.capitalize()}: {table.rows[0][place]}.".strip()
+            table = replace(table, columns=columns, rows=rows, note=note)
+    return table
+
+
+def _summary(contents: dict[str, Any], limits: dict[str, str]) -> Table:
     return Table(
         "summary",
         "Solvers at a glance",
-        ("solver", "problems", "not run", "runs", "solved", "best known", "no point", "median gap", "largest gap",
-         "gap to bound", "bounds", "false claims", "limits"),
+        ("solver", "problems", "not run", "starts", "runs", "solved", "best known", "no point", "median gap",
+         "largest gap", "gap to bound", "with bound", "false claims", "limits"),
         [
-            (e["solver"], e["problems"], e["missing"], e["runs"], e["solved"], e["best"], e["no_point"],
-             e["gap_median"], e["gap_max"], e["gap_bound"], e["bounded"], e["false_claims"], e["limits"])
+            (e["solver"], e["problems"], e["missing"], e["starts"], e["runs"], e["solved"], e["best"], e["no_point"],
+             e["gap_median"], e["gap_max"], e["gap_bound"], e["bounded"], e["false_claims"], limits[e["solver"]])
             for e in contents["summary"]
         ],
         "solved: runs with a feasible point, on tasks with a positive margin. best known: problems on which the best "
-        "start is within 0.0001 of the best of all rows; gaps are of the best start too, relative to the best known "
-        "(to the least proved bound), a problem without a point at infinity (an empty cell says that the median is). "
-        "A value below 0.01 counts as 0.01 in the denominator.",
+        "start is within 0.0001 of the best of all rows, or of the published one; gaps are of the best start too, "
+        "relative to the best known (medians to the least proved bound: of the problems with one), a problem without a "
+        "point at infinity (an empty cell says that the median is). A value below 0.01 counts as 0.01 in the "
+        "denominator. false claims: solved, optimal or infeasible, and a verified point says otherwise. Solvers that "
+        "only prove bounds stand in their own table.",
     )  # fmt: skip
 
 
-def _capacity(contents: dict[str, Any]) -> Table:
-    limits = {each["solver"]: each["limits"] for each in contents["summary"]}
+def _capacity(contents: dict[str, Any], limits: dict[str, str]) -> Table:
     return Table(
         "capacity-data",
         "Margins by load",
-        ("problem", "m", "load", "solver", "κ̄ best", "least", "largest", "κ̄ median", "with point", "sets",
-         "positive runs", "runs", "positive sets", "median gap", "gap to bound", "limits"),
+        ("solver", "m", "load", "κ̄ best", "least", "largest", "κ̄ median", "with point", "sets", "positive runs", "runs",
+         "positive sets", "median gap", "gap to bound", "family", "limits"),
         [
-            (panel["variant"], panel["m"], p["load"], p["solver"], *(p["best"] or (None,) * 3),
-             p["median"] and p["median"][0], p["with_point"], p["sets"], p["positive_runs"], p["runs"],
-             p["positive_sets"], p["gap_best"], p["gap_bound"],
-             limits[p["solver"]])
+            (p["solver"], panel["m"], p["load"], *(p["best"] or (None,) * 3), p["median"] and p["median"][0],
+             p["with_point"], p["sets"], p["positive_runs"], p["runs"], p["positive_sets"], p["gap_best"],
+             p["gap_bound"], panel["variant"], limits[p["solver"]])
             for panel in contents["capacity"]
             for p in panel["points"]
         ],
@@ -109,51 +127,131 @@ def _capacity(contents: dict[str, Any]) -> Table:
     )  # fmt: skip
 
 
+def _bounds(contents: dict[str, Any]) -> Table:
+    return Table(
+        "bounds",
+        "Proved bounds",
+        ("solver", "problems", "with bound", "least of all", "median gap", "largest gap", "optimum proved", "refuted",
+         "median s", "limits"),
+        [
+            (e["solver"], e["problems"], e["bounded"], e["least"], e["gap_median"], e["gap_max"], e["tight"],
+             e["refuted"], e["median"], e["limits"])
+            for e in contents["bounds"]
+        ],
+        "least of all: problems on which no solver proved a smaller one. Gaps are from the best known answer of any "
+        "solver up to the bound, relative to the bound; optimum proved: problems where that is 0.0001 at most. "
+        "Seconds are of whole runs.",
+    )  # fmt: skip
+
+
 def _growth(contents: dict[str, Any], limits: dict[str, str]) -> Table:
     return Table(
         "growth",
         "Growth with size",
-        ("problem", "load", "solver", "part", "exponent", "seconds at m=1", "sizes", "runs at the limit", "limits"),
+        ("solver", "part", "size", "at", "exponent", "seconds at size 1", "sizes", "runs at the limit", "family",
+         "limits"),
         [
-            (panel["variant"], panel["load"], fit["solver"], fit["what"], fit["exponent"], fit["coefficient"],
-             fit["sizes"], fit["at_limit"], limits[fit["solver"]])
+            (fit["solver"], fit["what"], panel["axis"], panel["at"], fit["exponent"], fit["coefficient"], fit["sizes"],
+             fit["at_limit"], panel["variant"], limits[fit["solver"]])
             for panel in contents["sizes"]
             for fit in panel["fits"]
         ],
-        "seconds ≈ a·m^exponent at fixed load, least squares on the logarithms of the medians, three sizes at least. "
-        "Runs at the limit count with the limit, so that the true growth is larger.",
+        "seconds ≈ a·size^exponent, with m at fixed load and with p at fixed m, where the load grows too; least "
+        "squares on the logarithms of the medians, three sizes at least. Runs at the limit count with the limit, so "
+        "that the true growth is larger.",
     )  # fmt: skip
+
+
+def _anytime(contents: dict[str, Any], limits: dict[str, str]) -> Table:
+    return Table(
+        "anytime",
+        "Share of the best known margin after some time",
+        ("solver", "m", *(f"{each:g} s" for each in SECONDS), "problems", "family", "limits"),
+        [
+            (name, panel["m"], *levels, panel["problems"], panel["variant"], limits[name])
+            for panel in contents["anytime"]
+            if panel["load"] is None
+            for name, levels in panel["levels"].items()
+        ],
+    )
 
 
 def _targets(contents: dict[str, Any], limits: dict[str, str]) -> Table:
     return Table(
         "targets",
         "Time to a share of the best known",
-        ("share", "solver", "runs there", "runs", "problems there", "problems", "not run", "median s",
-         "restarts s, common", "1×, common", "3×, common", "restarts s, all", "1×, all", "3×, all", "limits"),
+        ("solver", "share", "runs there", "runs", "problems there", "problems", "not run", "median s",
+         "mean s, failed 1×", "mean s, failed 3×", "limits"),
         [
-            (e["quality"], e["solver"], e["hits"], e["runs"], e["reached"], e["problems"], e["missing"], e["median"],
-             e["common_restarts"], e["common_1"], e["common_3"], e["all_restarts"], e["all_1"], e["all_3"],
-             limits[e["solver"]])
+            (e["solver"], e["quality"], e["hits"], e["runs"], e["reached"], e["problems"], e["missing"], e["median"],
+             e["mean_1"], e["mean_3"], limits[e["solver"]])
             for e in contents["targets"]
         ],
-        f"Build included. Means are shifted geometric, shift {contents['shift']:g} s, over problems: 1×, 3×: of the "
-        "mean over starts, failed runs at 1× or 3× their time limit; restarts: of the expected time of restarts until "
-        "success, 3× the limit at most and where no start succeeds; common: the "
-        f"{contents['common']} problems that all solvers were run on; all: what was not run counts as failed. "
-        "The median is of the runs that get there.",
+        "Build included. The median is of the runs that get there; the means are over all problems, of the mean over "
+        "starts, with failed runs at 1× and at 3× their time limit, and what was not run counted as failed.",
     )  # fmt: skip
 
 
-def _statuses(contents: dict[str, Any]) -> Table:
-    limits = {each["name"]: each["limits"] for each in contents["solvers"]}
+def _means(contents: dict[str, Any], limits: dict[str, str]) -> Table:
+    return Table(
+        "means",
+        "Shifted geometric means",
+        ("solver", "share", "restarts, common", "1×, common", "3×, common", "restarts, all", "1×, all", "3×, all",
+         "limits"),
+        [
+            (e["solver"], e["quality"], e["common_restarts"], e["common_1"], e["common_3"], e["all_restarts"],
+             e["all_1"], e["all_3"], limits[e["solver"]])
+            for e in contents["targets"]
+        ],
+        f"Seconds to the share of the best known, build included; shift {contents['shift']:g} s. 1×, 3×: of the mean "
+        "over starts, failed runs at 1× or 3× their time limit. restarts: of the expected time of restarts until "
+        f"success, 3× the limit at most and where no start succeeds. common: the {contents['common']} problems that "
+        "all solvers were run on; all: what was not run counts as failed.",
+    )  # fmt: skip
+
+
+def _profiles(contents: dict[str, Any], limits: dict[str, str]) -> Table:
+    return Table(
+        "profiles",
+        "Profiles in numbers",
+        ("solver", "share", *(f"{each}×" for each in RATIOS), *(f"{each:g} s" for each in SECONDS), "limits"),
+        [
+            (name, profile["quality"], *levels, limits[name])
+            for profile in contents["profiles"]
+            for name, levels in profile["levels"].items()
+        ],
+        "The share of the problems on which the solver is within so many times the least time of any, and within so "
+        "many seconds.",
+    )
+
+
+def _pairs(contents: dict[str, Any]) -> Table:
+    profiles = contents["profiles"]
+    return Table(
+        "pairs",
+        "Pairs",
+        ("first", "second", *(f"{percent(e['quality'])}: {who}" for e in profiles for who in ("first", "second"))),
+        [
+            (*names[:2], *(values[0] for pair in same for values in pair[2:]))
+            for same in zip(*(each["pairs"] for each in profiles), strict=True)
+            for names in same[:1]
+        ],
+        "The share of the problems on which the first, and the second, is the faster of the two to that share of the "
+        "best known, from their own profile.",
+    )
+
+
+def _statuses(contents: dict[str, Any], limits: dict[str, str]) -> Table:
     return Table(
         "statuses",
         "Claimed and verified",
-        ("solver", "claimed", "meaning", "verified point", "runs", "solved", "false claim", "limits"),
+        ("solver", "claimed", "verified point", "runs", "solved", "false claims", "longest s", "most MB", "meaning",
+         "limits"),
         [
-            (e["solver"], e["termination"], e["claim"], e["point_status"], e["runs"], e["solved"], e["false"],
-             limits[e["solver"]])
+            (e["solver"], e["termination"], e["point_status"], e["runs"], e["solved"], e["false"], e["seconds"],
+             None if e["memory"] is None else round(e["memory"] / 1e6), e["claim"], limits[e["solver"]])
             for e in contents["statuses"]
         ],
+        "false claims: solved, optimal or infeasible, and a verified point says otherwise. most MB: of the process, "
+        "with all that it had loaded before.",
     )  # fmt: skip

@@ -13,6 +13,11 @@ from .. import metrics
 from ..metrics import Runs
 
 _POINTS = 48
+# No load, sorted before all of them.
+_ALL = -math.inf
+# Where tables read the curves.
+RATIOS = (1, 2, 5, 10, 100)
+SECONDS = (0.01, 0.1, 1, 10, 100)
 Places = Mapping[str, Mapping[str, Any]]
 
 
@@ -33,30 +38,37 @@ def timing(
 
 
 def _sizes(runs: Runs, solvers: Sequence[str], places: Places) -> list[dict[str, Any]]:
-    """A panel per variant and load: build and solve seconds by m, and how they grow."""
-    found: dict[tuple[str, float], dict[str, dict[int, list[metrics.Row]]]] = defaultdict(
-        lambda: {name: defaultdict(list) for name in solvers}
+    """Build and solve seconds by size, and how they grow: a panel per variant and load against m, then per m against p.
+
+    Only where there are two sizes.
+    """
+    found: dict[tuple[str, str, float], dict[int, dict[str, list[metrics.Row]]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(list))
     )
     for (name, id), rows in runs.items():
         where = places[id]
-        if where["m"] is not None:
-            found[where["variant"], where["load"]][name][where["m"]] += rows
+        if name in solvers and where["m"] is not None:
+            found[where["variant"], "m", where["load"]][where["m"]][name] += rows
+            found[where["variant"], "p", where["m"]][where["p"]][name] += rows
     panels = []
-    for (variant, load), by_solver in sorted(found.items()):
+    for (variant, axis, fixed), by_size in sorted(found.items()):
+        if len(by_size) < 2:
+            continue
         points, fits = [], []
-        for name, by_size in by_solver.items():
-            own = [_size_point(name, m, rows) for m, rows in sorted(by_size.items())]
+        for name in solvers:
+            own = [_size_point(name, size, by_size[size][name]) for size in sorted(by_size) if name in by_size[size]]
             points += own
             for what in ("build", "solve"):
-                known = [(each["m"], each[what][0]) for each in own if each[what]]
+                known = [(each["size"], each[what][0]) for each in own if each[what]]
                 if known and (fit := metrics.growth(*zip(*known, strict=True))):
                     late = sum(each["at_limit"] for each in own) if what == "solve" else 0
                     fits.append({"solver": name, "what": what, **vars(fit), "at_limit": late})
-        panels.append({"variant": variant, "load": load, "points": points, "fits": fits})
+        at = f"load {fixed:g}" if axis == "m" else f"m = {fixed}"
+        panels.append({"variant": variant, "axis": axis, "at": at, "points": points, "fits": fits})
     return panels
 
 
-def _size_point(name: str, m: int, rows: Sequence[metrics.Row]) -> dict[str, Any]:
+def _size_point(name: str, size: int, rows: Sequence[metrics.Row]) -> dict[str, Any]:
     def spread(values: Iterable[float | None]) -> list[float] | None:
         known = sorted(value for value in values if value is not None)
         return [statistics.median(known), known[0], known[-1]] if known else None
@@ -69,7 +81,7 @@ def _size_point(name: str, m: int, rows: Sequence[metrics.Row]) -> dict[str, Any
     ]
     return {
         "solver": name,
-        "m": m,
+        "size": size,
         "build": spread(row["build_seconds"] for row in rows),
         "solve": spread(solve),
         "runs": len(rows),
@@ -80,26 +92,37 @@ def _size_point(name: str, m: int, rows: Sequence[metrics.Row]) -> dict[str, Any
 def _anytime(
     runs: Runs, best: Mapping[str, float], solvers: Sequence[str], problems: Sequence[str], places: Places
 ) -> list[dict[str, Any]]:
-    """A panel per variant and m: the share of the best known margin against seconds, over problems where that is > 0.
+    """Margins against seconds, over problems whose best known one is positive; what has no point yet has 0.
 
-    A problem that a solver was not run on counts 0.
+    A panel per variant and m: the share of the best known, on average over all loads; and one per load: the mean κ̄. A
+    problem that a solver was not run on counts 0.
     """
-    panels: dict[tuple[str, int], list[str]] = defaultdict(list)
+    panels: dict[tuple[str, int, float], list[str]] = defaultdict(list)
     tasks = {id for (_, id), rows in runs.items() if any(row["margin"] is not None for row in rows)}
     for id in problems:
-        if id in tasks and best.get(id, 0.0) > 0 and places[id]["m"] is not None:
-            panels[places[id]["variant"], places[id]["m"]].append(id)
+        where = places[id]
+        if id in tasks and best.get(id, 0.0) > 0 and where["m"] is not None:
+            for load in (_ALL, where["load"]):
+                panels[where["variant"], where["m"], load].append(id)
     found = []
-    for (variant, m), ids in sorted(panels.items()):
+    for (variant, m, load), ids in sorted(panels.items()):
         here = [row for name in solvers for id in ids for row in runs.get((name, id), ())]
-        starts = [float(row["build_seconds"] or 0) + row["trace"][0][0] for row in here if row.get("trace")]
-        times = _grid([*starts, *map(metrics.seconds, here)])
-        curves = {}
+        begun = [float(row["build_seconds"] or 0) + row["trace"][0][0] for row in here if row.get("trace")]
+        times = _grid([*begun, *map(metrics.seconds, here)])
+        goals = {id: 1.0 if load == _ALL else best[id] for id in ids}
+        curves, levels = {}, {}
         for name in solvers:
-            own = [metrics.quality_at(runs[name, id], best[id], times) for id in ids if (name, id) in runs]
+            own = [id for id in ids if (name, id) in runs]
             if own:
-                curves[name] = _short(np.sum(own, axis=0) / len(ids))
-        found.append({"variant": variant, "m": m, "problems": len(ids), "seconds": times, "curves": curves})
+                shares = [
+                    goals[id] * np.array(metrics.quality_at(runs[name, id], best[id], [*times, *SECONDS])) for id in own
+                ]
+                mean = _short(np.sum(shares, axis=0) / len(ids))
+                curves[name], levels[name] = mean[: len(times)], mean[len(times) :]
+        panel = {"variant": variant, "m": m, "load": None if load == _ALL else load, "problems": len(ids)}
+        found.append(
+            {**panel, "best": statistics.fmean(goals.values()), "seconds": times, "curves": curves, "levels": levels}
+        )
     return found
 
 
@@ -146,6 +169,8 @@ def _targets(
                         metrics.penalized_seconds(runs.get((name, id), ()), goal[id], limits[id], penalty) for id in ids
                     ]
                     line[f"{scope}_{penalty}"] = metrics.shifted_geometric_mean(values, shift) if values else None
+                    if scope == "all":
+                        line[f"mean_{penalty}"] = statistics.fmean(values) if values else None
                 worst = metrics.PENALTIES[-1]
                 values = [metrics.restart_seconds(runs.get((name, id), ()), goal[id], limits[id], worst) for id in ids]
                 line[f"{scope}_restarts"] = metrics.shifted_geometric_mean(values, shift) if values else None
@@ -160,9 +185,12 @@ def _profile(quality: float, times: metrics.Times, problems: Sequence[str]) -> d
     ratios = [float(f"{each:.4g}") for each in np.geomspace(1, max(10.0, min(1e4, spread)), _POINTS)]
     budgets = _grid(finite)
 
-    def shares(names: Sequence[str]) -> dict[str, list[float]]:
-        found = metrics.performance_profile({name: times[name] for name in names}, problems, ratios)
+    def shares(names: Sequence[str], at: Sequence[float] = ratios) -> dict[str, list[float]]:
+        found = metrics.performance_profile({name: times[name] for name in names}, problems, at)
         return {name: _short(values) for name, values in found.items()}
+
+    def within(at: Sequence[float]) -> dict[str, list[float]]:
+        return {name: _short(values) for name, values in metrics.data_profile(times, problems, at).items()}
 
     names = list(times)
     return {
@@ -171,7 +199,8 @@ def _profile(quality: float, times: metrics.Times, problems: Sequence[str]) -> d
         "all": shares(names),
         "pairs": [[a, b, *shares([a, b]).values()] for a, b in itertools.combinations(names, 2)],
         "budgets": budgets,
-        "data": {name: _short(values) for name, values in metrics.data_profile(times, problems, budgets).items()},
+        "data": within(budgets),
+        "levels": {name: [*values, *within(SECONDS)[name]] for name, values in shares(names, RATIOS).items()},
     }
 
 

@@ -1,41 +1,63 @@
 """The report in a few sentences, with the numbers they rest on."""
 
+from collections import Counter
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 from .. import metrics
-from .tables import percent, show
+from .tables import percent
 
 _QUALITY = 0.95
+# Solvers that a sentence names.
+_NAMED = 4
 
 
 def verdict(contents: dict[str, Any]) -> list[str]:
-    """Who finds the largest margins, who is fastest to a given quality, who fails where."""
-    summary, targets = contents["summary"], contents["targets"]
-    if not summary:
-        return ["No solver was run."]
+    """Who finds the largest margins, who is fastest to a given quality, who fails where: nine sentences at most."""
+    said = _micro(contents["micro"])
+    if not contents["summary"]:
+        return [*_bounds(contents), *_missing(contents), *said] or ["No solver was run."]
     return [
-        *_best(summary, contents["problems"]),
+        _best(contents),
         *_theory(contents["capacity"]),
-        *_fastest([line for line in targets if line["quality"] == _QUALITY], contents),
-        *_failures(summary, contents["statuses"]),
-        *_claims(summary, contents["refuted"]),
-        *_missing(summary, contents),
-        _limits(contents["solvers"]),
+        *_bounds(contents),
+        _fastest([line for line in contents["targets"] if line["quality"] == _QUALITY], contents),
+        _failures(contents),
+        *_claims(contents),
+        *_missing(contents),
+        _limits(contents),
+        *said,
     ]
 
 
-def _best(summary: list[dict[str, Any]], problems: int) -> list[str]:
-    order = sorted(summary, key=lambda line: (-line["best"], _last(line["gap_median"]), line["solver"]))
-    first, *others = order
-    text = f"{first['solver']} finds the best answers: the best known on {first['best']} of {problems} problems"
-    if first["gap_median"] is not None:
-        text += f", a median gap of {percent(first['gap_median'])}"
-    if others and others[0]["best"]:
-        text += f"; next is {others[0]['solver']} with {others[0]['best']}"
-        if others[0]["gap_median"] is not None:
-            text += f" and a median gap of {percent(others[0]['gap_median'])}"
-    return [text + "."]
+def _some(parts: Sequence[str], joint: str = ", ") -> str:
+    """The first of them, and how many more there are."""
+    shown = parts if len(parts) <= _NAMED + 1 else [*parts[:_NAMED], f"{len(parts) - _NAMED} more"]
+    return joint.join(shown)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
+def _best(contents: dict[str, Any]) -> str:
+    what = "largest margins" if contents["tasks"] else "best answers"
+    order = sorted(contents["summary"], key=lambda line: (-line["best"], _last(line["gap_median"]), line["solver"]))
+    most = order[0]["best"]
+    if not most:
+        gap = order[0]["gap_median"]
+        told = "" if gap is None else f"; nearest is {order[0]['solver']}, with a median gap of {percent(gap)}"
+        return f"No solver reaches a best known answer{told}."
+    first = [f"{line['solver']} ({_count(line['starts'], 'start')})" for line in order if line["best"] == most]
+    verb = "finds" if len(first) == 1 else "find"
+    text = f"{_some(first)} {verb} the {what}: the best known on {most} of {_count(contents['problems'], 'problem')}"
+    others = [
+        f"{line['solver']} ({_count(line['starts'], 'start')}) on {line['best']}"
+        + ("" if line["gap_median"] is None else f" with a median gap of {percent(line['gap_median'])}")
+        for line in order[len(first) :]
+    ]
+    return text + (f"; next {', '.join(others[:2])}" if others else "") + "."
 
 
 def _theory(panels: list[dict[str, Any]]) -> list[str]:
@@ -52,7 +74,7 @@ def _theory(panels: list[dict[str, Any]]) -> list[str]:
     if not parts:
         return []
     chosen = [parts[0], parts[-1]] if len(parts) > 1 else parts
-    said = "; ".join(f"at load {load:g} κ̄ = {best:.3f}, theory {theory:.3f}" for load, best, theory in chosen)
+    said = "; ".join(f"κ̄ = {best:.3f} at load {load:g}, theory {theory:.3f}" for load, best, theory in chosen)
     return [f"Largest margins against theory, m = {panel['m']}: {said}."]
 
 
@@ -64,64 +86,90 @@ def predicted(curve: list[tuple[float, float]], load: float) -> float:
     return curve[-1][1]
 
 
-def _fastest(lines: list[dict[str, Any]], contents: dict[str, Any]) -> list[str]:
-    scope, count = ("common", contents["common"]) if contents["common"] else ("all", contents["problems"])
-    order = sorted(lines, key=lambda line: _last(line[f"{scope}_restarts"]))
-    order = [line for line in order if line["hits"]]
-    if not order:
-        return [f"No run reaches {percent(_QUALITY)} of a best known answer."]
-    what = "the problems all were run on" if scope == "common" else "all problems, what was not run counted as failed"
-    told = ", ".join(
-        f"{line['solver']} {show(line[f'{scope}_restarts'])} s ({line['reached']} of {line['problems']} problems, "
-        f"{line['hits']} of {line['runs']} runs get there)"
-        for line in order[:3]
+def _bounds(contents: dict[str, Any]) -> list[str]:
+    lines = sorted(
+        (line for line in contents["bounds"] if line["bounded"]), key=lambda line: (-line["bounded"], line["solver"])
     )
-    return [
-        f"Fastest to {percent(_QUALITY)} of the best known, restarted until success, build included: {told}; shifted "
-        f"geometric means over {what} ({count}), shift {contents['shift']:g} s, a problem without success counted at "
-        f"{metrics.PENALTIES[-1]}× the time limit."
+    told = [
+        f"{line['solver']} on {line['bounded']} of {_count(line['problems'], 'problem')}, median gap from the best "
+        f"known {percent(line['gap_median'])}, optimum proved on {line['tight']}"
+        for line in lines
     ]
+    return [f"Bounds: {_some(told, '; ')}."] if told else []
 
 
-def _failures(summary: list[dict[str, Any]], statuses: list[dict[str, Any]]) -> list[str]:
-    sentences = []
-    for line in sorted(summary, key=lambda line: (line["solved"] / max(1, line["runs"]), line["solver"])):
-        failed = line["runs"] - line["solved"]
-        if failed:
-            ways: dict[str, int] = {}
-            for each in statuses:
-                if each["solver"] == line["solver"] and each["termination"] != "skipped":
-                    lost = each["runs"] - each["solved"]
-                    ways[each["termination"]] = ways.get(each["termination"], 0) + lost
-            told = ", ".join(f"{n} {way}" for way, n in sorted(ways.items(), key=lambda way: -way[1]) if n)
-            sentences.append(f"{line['solver']} {failed} of {line['runs']} ({told})")
-    if not sentences:
-        return ["Every run gave a feasible point, on tasks with a positive margin."]
-    return [f"Runs without a feasible point or a positive margin: {'; '.join(sentences)}."]
+def _fastest(lines: list[dict[str, Any]], contents: dict[str, Any]) -> str:
+    scope, count = ("common", contents["common"]) if contents["common"] else ("all", contents["problems"])
+    order = sorted((line for line in lines if line["hits"]), key=lambda line: _last(line[f"{scope}_restarts"]))
+    if not order:
+        return f"No run reaches {percent(_QUALITY)} of a best known answer."
+    told = _some([f"{e['solver']} {e[f'{scope}_restarts']:.3g} s ({e['reached']} of {e['problems']})" for e in order])
+    which = f"the {_count(count, 'problem')} all were run on" if scope == "common" else "all problems"
+    return (
+        f"Fastest to {percent(_QUALITY)} of the best known (and on how many problems ever): {told}; shifted geometric "
+        f"means over {which}, shift {contents['shift']:g} s, build included, restarts until success, failure at "
+        f"{metrics.PENALTIES[-1]}× the time limit."
+    )
 
 
-def _claims(summary: list[dict[str, Any]], refuted: list[dict[str, Any]]) -> list[str]:
-    wrong = [f"{line['solver']} {line['false_claims']}" for line in summary if line["false_claims"]]
-    text = [f"Claimed solved, but the point is not feasible: {', '.join(wrong)} runs."] if wrong else []
-    names = sorted({each["solver"] for each in refuted})
-    return text + ([f"Bounds that a feasible point refutes: {len(refuted)}, by {', '.join(names)}."] if names else [])
+def _failures(contents: dict[str, Any]) -> str:
+    none = contents["unsolved"]
+    text = ""
+    if none["problems"]:
+        text = f"No run has a {'positive margin' if contents['tasks'] else 'solution'} on {_where(none)}. "
+    lines = [(line["solver"], line["failed"]) for line in contents["summary"] if line["failed"]["runs"]]
+    if not lines:
+        return f"{text}Every {'other ' if text else ''}run gave a feasible point, on tasks with a positive margin."
+    lines.sort(key=lambda line: (-line[1]["runs"] / line[1]["of"], line[0]))
+    told = [
+        f"{name} {failed['runs']} of {failed['of']} on {_where(failed['where'])} "
+        f"({', '.join(f'{n} {way}' for way, n in failed['ways'].items())})"
+        for name, failed in lines
+    ]
+    return f"{text}Runs that fail where others succeed: {_some(told, '; ')}."
 
 
-def _missing(summary: list[dict[str, Any]], contents: dict[str, Any]) -> list[str]:
-    missing = [f"{line['solver']} on {line['missing']}" for line in summary if line["missing"]]
-    text = [f"Not run: {', '.join(missing)} of {contents['problems']} problems."] if missing else []
+def _where(found: dict[str, Any]) -> str:
+    low, high = found["loads"] or (None, None)
+    loads = "" if low is None else f", load {low:g}" if low == high else f", loads {low:g} to {high:g}"
+    return _count(found["problems"], "problem") + loads
+
+
+def _claims(contents: dict[str, Any]) -> list[str]:
+    wrong: Counter[str] = Counter()
+    for each in contents["statuses"]:
+        wrong[each["solver"]] += each["false"]
+    told = [f"{name} {count}" for name, count in wrong.items() if count]
+    text = f"Claims that a verified point refutes: {_some(told)}. " if told else ""
+    names = sorted({each["solver"] for each in contents["refuted"]})
+    if names:
+        text += f"Bounds that a feasible point refutes: {len(contents['refuted'])}, by {_some(names)}."
+    return [text.strip()] if text else []
+
+
+def _missing(contents: dict[str, Any]) -> list[str]:
+    missing = [f"{line['solver']} on {line['missing']}" for line in contents["summary"] if line["missing"]]
+    text = f"Not run: {_some(missing)} of {contents['problems']} problems. " if missing else ""
     skipped = [each["name"] for each in contents["solvers"] if not each["ran"]]
-    return text + ([f"Could not run here: {', '.join(skipped)}."] if skipped else [])
+    text += f"Could not run here: {_some(skipped)}." if skipped else ""
+    return [text.strip()] if text else []
 
 
-def _limits(solvers: list[dict[str, Any]]) -> str:
+def _limits(contents: dict[str, Any]) -> str:
     by_limits: dict[str, list[str]] = {}
-    for each in solvers:
+    for each in contents["solvers"]:
         by_limits.setdefault(each["limits"], []).append(each["name"])
     if len(by_limits) == 1:
-        return f"All within the same limits: {next(iter(by_limits))}."
-    told = "; ".join(f"{limits}: {', '.join(names)}" for limits, names in by_limits.items())
-    return f"Limits differ, so times and failures do not compare one to one: {told}."
+        text = f"All within the same limits: {next(iter(by_limits))}."
+    else:
+        told = _some([f"{limits}: {_some(names)}" for limits, names in by_limits.items()], "; ")
+        text = f"Limits differ, so times and failures do not compare one to one: {told}."
+    processors = {str(each["facts"].get("cpu")) for each in contents["machines"]}
+    return text + (f" Times are of {len(processors)} kinds of CPU and do not compare." if len(processors) > 1 else "")
+
+
+def _micro(found: list[dict[str, Any]]) -> list[str]:
+    return [f"pytest-benchmark: {_count(len(found), 'benchmark')}, in the last table."] if found else []
 
 
 def _last(value: float | None) -> float:

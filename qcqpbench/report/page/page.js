@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const solvers = data.solvers.filter((each) => each.ran);
+  const solvers = data.solvers.filter((each) => each.competes);
   const index = new Map(solvers.map((each, k) => [each.name, k]));
   const hidden = new Set();
   const state = {};
@@ -44,9 +44,8 @@
     const forms = unique(solvers.map((each) => each.formulation));
     menu("capacity-switches", "formulation", "formulation", [["", "all"], ...forms.map((each) => [String(each), each ?? "none (task solvers)"])], drawAll);
     menu("capacity-switches", "choice", "of the starts", [["best", "the best"], ["median", "the median"]], drawAll);
-    const panels = data.sizes.filter((each) => unique(each.points.map((p) => p.m)).length > 1);
-    menu("size-switches", "size", "problem and load", panels.map((each) => [`${each.variant} ${each.load}`, `${each.variant}, load ${each.load}`]), drawAll);
-    menu("anytime-switches", "anytime", "problem and size", data.anytime.map((each) => [`${each.variant} ${each.m}`, `${each.variant}, m = ${each.m}`]), drawAll);
+    menu("size-switches", "size", "problem", data.sizes.map((each, k) => [k, `${each.variant}, ${each.at}`]), drawAll);
+    menu("anytime-switches", "anytime", "problem", data.anytime.map((each, k) => [k, `${each.variant}, m = ${each.m}, ${each.load === null ? "all loads" : `load ${each.load}`}`]), drawAll);
     menu("profile-switches", "quality", "target", data.profiles.map((each) => [each.quality, `${Math.round(each.quality * 100)} % of the best known`]), drawAll);
     const names = data.profiles.length ? data.profiles[0].pairs.map(([a, b], k) => [k, `${a} and ${b}`]) : [];
     menu("profile-switches", "pair", "solvers", [[-1, "all"], ...names], drawAll);
@@ -69,34 +68,39 @@
     });
     if (panel.theory.length) series.push({ name: "theory", color: "var(--soft)", dash: "5 4", plain: true, points: panel.theory.map(([a, b]) => ({ x: a, y: b })) });
     const bands = panel.band.map(([load, low, high, sets, all]) => ({ x: load, low, high, note: `${sets} of ${all} pattern sets with a bound` }));
-    show("plot-capacity", { title: `κ̄ against load, ${state.choice} start`, note: note(`${where}${bands.length ? " The band may go on above the plot." : ""}`), x, y: { label: "κ̄" }, series, bands });
+    // What fails badly would leave no room for the rest.
+    const floor = -0.4 * Math.max(0.5, ...series.flatMap((s) => s.points.map((p) => p.y ?? 0)));
+    const beyond = [...(bands.length ? ["the band above"] : []), ...(series.some((s) => s.points.some((p) => p.y !== null && (p.low ?? p.y) < floor)) ? ["lines below"] : [])];
+    show("plot-capacity", { title: `κ̄ against load, ${state.choice} start`, note: note(`${where}${beyond.length ? ` The plot may cut off ${beyond.join(", ")}.` : ""}`), x, y: { label: "κ̄", floor }, series, bands });
     const runs = state.choice === "median";
     show("plot-positive", { title: runs ? "Fraction of runs with a positive margin" : "Fraction of pattern sets with a positive margin", note: note(`${where} Failed runs count.`), x,
       y: { label: "fraction", min: 0, max: 1, percent: true },
       series: byLoad(panel, (p) => ({ y: runs ? p.positive_runs / p.runs : p.positive_sets / p.sets })) });
-    const floor = 1e-6;
+    const least = 1e-6;
     const gaps = (id, title, key, empty) => show(id, { title, note: note(`${where} Gaps below 1e-6 are drawn there.`), x, y: { label: "relative gap", log: true },
-      series: byLoad(panel, (p) => ({ y: p[key] === null ? null : Math.max(floor, p[key]) })), empty });
+      series: byLoad(panel, (p) => ({ y: p[key] === null ? null : Math.max(least, p[key]), hollow: p.with_point < p.sets })), empty });
     gaps("plot-gap-best", "Gap to the best known", "gap_best");
     gaps("plot-gap-bound", "Gap to the least proved bound", "gap_bound", "No solver proved a bound here.");
   }
 
   function drawTime() {
-    const panel = data.sizes.find((each) => `${each.variant} ${each.load}` === state.size) ?? { points: [], fits: [] };
+    const panel = data.sizes[state.size] ?? { points: [], fits: [] };
     for (const part of ["build", "solve"]) {
       const series = unique(panel.points.map((p) => p.solver)).filter(visible).map((name) => {
         const fit = panel.fits.find((each) => each.solver === name && each.what === part);
-        return { ...style(name), name: fit ? `${name} ∝ m^${fit.exponent.toFixed(1)}` : name,
-          points: panel.points.filter((p) => p.solver === name && p[part]).map((p) => ({ x: p.m, y: p[part][0], low: p[part][1], high: p[part][2],
-            hollow: p.at_limit > 0, note: `${p.runs} runs, ${p.at_limit} at the time limit` })) };
+        return { ...style(name), name: fit ? `${name} ∝ ${panel.axis}^${(Math.round(fit.exponent * 10) / 10 || 0).toFixed(1)}` : name,
+          points: panel.points.filter((p) => p.solver === name && p[part]).map((p) => ({ x: p.size, y: p[part][0], low: p[part][1], high: p[part][2],
+            hollow: part === "solve" && p.at_limit > 0, note: `${p.runs} runs, ${p.at_limit} at the time limit` })) };
       });
-      show(`plot-${part}`, { title: part === "build" ? "Building the model" : "Solving", note: note("Medians, bars from least to largest; hollow: some runs at the limit."),
-        x: { label: "m", log: true, values: unique(panel.points.map((p) => p.m)).sort((a, b) => a - b) }, y: { label: "seconds", log: true }, series, empty: "No problem at two sizes and the same load." });
+      show(`plot-${part}`, { title: part === "build" ? "Building the model" : "Solving", note: note(`${panel.variant}, ${panel.at}. Medians, bars from least to largest; hollow: some runs at the limit.`),
+        x: { label: panel.axis === "p" ? "patterns p" : "m", log: true, values: unique(panel.points.map((p) => p.size)).sort((a, b) => a - b) }, y: { label: "seconds", log: true }, series, empty: "No problem in two sizes." });
     }
-    const curve = data.anytime.find((each) => `${each.variant} ${each.m}` === state.anytime) ?? { curves: {}, seconds: [] };
-    show("plot-anytime", { title: "Share of the best known margin against time", note: note(`${curve.problems ?? 0} problems.`), x: { label: "seconds", log: true },
-      y: { label: "share", min: 0, max: 1, percent: true },
-      series: Object.entries(curve.curves).filter(([name]) => visible(name)).map(([name, values]) => ({ ...style(name), step: true, points: values.map((y, k) => ({ x: curve.seconds[k], y })) })) });
+    const curve = data.anytime[state.anytime] ?? { curves: {}, seconds: [], load: null };
+    const lines = Object.entries(curve.curves).filter(([name]) => visible(name)).map(([name, values]) => ({ ...style(name), step: true, points: values.map((y, k) => ({ x: curve.seconds[k], y })) }));
+    if (curve.load !== null) lines.push({ name: "best known", color: "var(--soft)", dash: "5 4", plain: true, points: [curve.seconds[0], curve.seconds[curve.seconds.length - 1]].map((x) => ({ x, y: curve.best })) });
+    show("plot-anytime", { title: curve.load === null ? "Share of the best known margin against time" : `κ̄ against time, load ${curve.load}`,
+      note: note(`${curve.variant}, m = ${curve.m}, ${curve.problems} ${curve.problems === 1 ? "problem" : "problems"}.`), x: { label: "seconds", log: true },
+      y: curve.load === null ? { label: "share", min: 0, max: 1, percent: true } : { label: "κ̄", min: 0 }, series: lines });
   }
 
   function drawProfiles() {
@@ -120,6 +124,7 @@
   document.querySelectorAll(".table[data-name]").forEach(enliven);
   runsTable(document.getElementById("rows"), data.rows);
   let width = innerWidth;
+  for (const [event, value] of [["beforeprint", true], ["afterprint", false]]) addEventListener(event, () => { paper.on = value; drawAll(); });
   addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; drawAll(); } });
   document.documentElement.dataset.ready = "yes";
 })();

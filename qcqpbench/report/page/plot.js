@@ -1,12 +1,16 @@
 "use strict";
-// Plots as SVG. A plot is {title, note, x, y, series, bands}: x, y = {label, log, min, max, percent};
-// a series = {name, color, shape, dash, plain, step, points: [{x, y, low, high, hollow}]}.
+// Plots as SVG. A plot is {title, note, x, y, series, bands}: x, y = {label, log, min, max, floor, percent};
+// a series = {name, color, shape, dash, plain, step, points: [{x, y, low, high, hollow, note}]}.
 const PALETTE = 8;
 // Below this width a legend stands under the plot, above it names stand at the ends of the lines.
 const NARROW = 480;
+const BOUND = "proved bound";
+// While the page is printed, plots have widths that leave their text readable on A4.
+const paper = { on: false, wide: 760, half: 430 };
 const SHAPES = ["circle", "square", "triangle", "diamond"];
-const LIGHT = "--bg:#fff;--fg:#1d1f21;--soft:#5c6166;--line:#dcdcd6;--grid:#ebebe6;--band:#8a8f98;--c0:#0072b2;--c1:#d55e00;" +
-  "--c2:#009e73;--c3:#b5578c;--c4:#b97f00;--c5:#2f9bd6;--c6:#6b5b95;--c7:#6f7276";
+// For files: not every program that shows SVG knows CSS variables.
+const LIGHT = { "--bg": "#fff", "--fg": "#1d1f21", "--soft": "#5c6166", "--grid": "#ebebe6", "--band": "#8a8f98", "--c0": "#0072b2", "--c1": "#d55e00",
+  "--c2": "#009e73", "--c3": "#b5578c", "--c4": "#b97f00", "--c5": "#2f9bd6", "--c6": "#6b5b95", "--c7": "#6f7276" };
 
 function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
@@ -88,13 +92,14 @@ function brieflyNamed(name) {
 function draw(spec, width) {
   const narrow = width < NARROW, height = Math.round(Math.max(260, Math.min(420, width * 0.62)));
   const named = spec.series.filter((s) => s.points.some((p) => p.y !== null));
-  const longest = named.reduce((most, s) => Math.max(most, brieflyNamed(s.name).length), 0);
+  const bands = spec.bands ?? [];
+  const longest = [...named, ...bands.slice(-1)].reduce((most, s) => Math.max(most, brieflyNamed(s.name ?? BOUND).length), 0);
   const right = narrow ? 14 : Math.min(190, 22 + longest * 6.3);
   const box = { left: 52, right: width - right, top: 14, bottom: height - 42 };
   const points = spec.series.flatMap((s) => s.points);
-  const bands = spec.bands ?? [];
   const [x0, x1] = extent(spec.x, [...points.map((p) => p.x), ...bands.map((b) => b.x)]);
-  const heights = [...points.flatMap((p) => [p.y, p.low, p.high]), ...bands.map((b) => b.low)].filter((v) => v !== null && v !== undefined);
+  const heights = [...points.flatMap((p) => [p.y, p.low, p.high]), ...bands.map((b) => b.low)].filter((v) => v !== null && v !== undefined)
+    .map((v) => Math.max(v, spec.y.floor ?? -Infinity));
   // Weak bounds would leave no room for the rest: the band may go beyond the top.
   const top = heights.reduce((a, b) => Math.max(a, b), -Infinity), bottom = heights.reduce((a, b) => Math.min(a, b), Infinity);
   const [y0, y1] = extent(spec.y, [...heights, ...bands.map((b) => Math.min(b.high, top + 0.35 * (top - bottom)))]);
@@ -116,13 +121,17 @@ function draw(spec, width) {
   }
   root.append(svg("line", { x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom, stroke: "var(--soft)" }));
   root.append(svg("text", { x: box.right, y: height - 6, "text-anchor": "end", fill: "var(--soft)" }, spec.x.label));
+  const labels = [];
   if (bands.length) {
     const edge = [...bands.map((b) => [X(b.x), Math.max(box.top, Y(b.high))]), ...bands.slice().reverse().map((b) => [X(b.x), Y(b.low)])];
-    const text = svg("title", {}, "between the best known and the least proved bound");
+    labels.push({ name: BOUND, x: edge[bands.length - 1][0], y: edge[bands.length - 1][1], color: "var(--band)" });
     root.append(svg("polygon", { points: edge.map((p) => p.map((v) => v.toFixed(1)).join()).join(" "), class: "band",
-      fill: "var(--band)", "fill-opacity": 0.16, stroke: "var(--band)", "stroke-opacity": 0.4 }, text));
+      fill: "var(--band)", "fill-opacity": 0.16, stroke: "var(--band)", "stroke-opacity": 0.4 }));
   }
-  const labels = [];
+  const low = (v) => Math.min(Y(v), box.bottom);
+  // An svg of its own: it cuts off what is below.
+  const inside = svg("svg", { width, height: box.bottom + 6 });
+  root.append(inside);
   for (const s of named) {
     const known = s.points.filter((p) => p.y !== null);
     const own = svg("g", { class: s.plain ? "curve" : "series", "data-name": s.name });
@@ -136,13 +145,11 @@ function draw(spec, width) {
     if (!s.step && !s.plain) for (const p of known) {
       if (p.low !== undefined && p.high > p.low)
         own.append(svg("line", { x1: X(p.x), x2: X(p.x), y1: Y(p.low), y2: Y(p.high), stroke: s.color, "stroke-opacity": 0.5 }));
-      const m = mark(s.shape, X(p.x), Y(p.y), s.color, p.hollow);
-      m.append(svg("title", {}, `${s.name}\n${spec.x.label} ${brief(p.x)}\n${spec.y.label} ${write(spec.y, p.y)}${p.note ? `\n${p.note}` : ""}`));
-      own.append(m);
+      own.append(mark(s.shape, X(p.x), Y(p.y), s.color, p.hollow));
     }
-    root.append(own);
+    inside.append(own);
     const last = known[known.length - 1];
-    labels.push({ name: s.name, y: Y(last.y), x: X(last.x), color: s.color });
+    labels.push({ name: s.name, y: low(last.y), x: X(last.x), color: s.color });
   }
   if (!narrow) {
     spread(labels, box.top + 4, box.bottom, 14);
@@ -152,14 +159,57 @@ function draw(spec, width) {
       root.append(svg("text", { x: box.right + 11, y: l.at + 4, fill: l.color, class: "label" }, short, svg("title", {}, l.name)));
     }
   }
-  return root;
+  const said = (s, p) => `${s.name}: ${spec.x.label} ${brief(p.x)}, ${spec.y.label} ${write(spec.y, p.y)}${p.high > p.low ? ` (${brief(p.low)} to ${brief(p.high)})` : ""}${p.note ? `; ${p.note}` : ""}`;
+  const spots = named.map((s) => s.points.filter((p) => p.y !== null).map((p) => ({ x: X(p.x), y: low(p.y), text: said(s, p) })));
+  return { root, spots };
+}
+
+function follow(root, spots, out) {
+  // Says what is under the pointer; with arrow keys along a line and from line to line.
+  const ring = svg("circle", { r: 7, fill: "none", stroke: "var(--fg)", "stroke-width": 1.5, visibility: "hidden" });
+  const groups = [...root.querySelectorAll(".series, .curve")];
+  root.append(ring);
+  let line = 0, at = -1;
+  const tell = (k, j) => {
+    [line, at] = [k, j];
+    const spot = spots[k]?.[j];
+    ring.setAttribute("visibility", spot ? "visible" : "hidden");
+    if (spot) for (const name of ["x", "y"]) ring.setAttribute(`c${name}`, spot[name]);
+    groups.forEach((group, g) => group.setAttribute("opacity", !spot || g === k ? 1 : 0.3));
+    out.textContent = spot ? spot.text : "";
+  };
+  const nearest = (x, y, lines) => {
+    let found = [Infinity, 0, -1];
+    lines.forEach((k) => spots[k].forEach((spot, j) => { const d = Math.hypot(spot.x - x, spot.y - y); if (d < found[0]) found = [d, k, j]; }));
+    return found;
+  };
+  const all = spots.map((_, k) => k);
+  const point = (event) => {
+    const box = root.getBoundingClientRect(), k = root.viewBox.baseVal.width / box.width;
+    const [distance, ...spot] = nearest((event.clientX - box.left) * k, (event.clientY - box.top) * k, all);
+    tell(...(distance < 30 ? spot : [line, -1]));
+  };
+  root.addEventListener("pointermove", point);
+  root.addEventListener("pointerdown", point);
+  root.addEventListener("pointerleave", () => tell(line, -1));
+  root.addEventListener("blur", () => tell(line, -1));
+  root.addEventListener("keydown", (event) => {
+    const along = { ArrowRight: 1, ArrowLeft: -1 }[event.key], across = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!along && !across) return;
+    event.preventDefault();
+    const spot = spots[line][at];
+    if (!spot) tell(line, 0);
+    else if (along) tell(line, Math.min(Math.max(at + along, 0), spots[line].length - 1));
+    else tell(...nearest(spot.x, spot.y, [(line + across + spots.length) % spots.length]).slice(1));
+  });
 }
 
 function legend(spec) {
   const known = spec.series.filter((s) => s.points.some((p) => p.y !== null));
-  return element("div", { class: "legend", "aria-hidden": "true" }, ...known.map((s) => element("span", {},
-    svg("svg", { viewBox: "-7 -7 14 14" }, s.plain ? svg("path", { d: "M-7 0H7", stroke: s.color, "stroke-width": 2, "stroke-dasharray": "4 2" })
-      : mark(s.shape, 0, 0, s.color, false, 4.5)), brieflyNamed(s.name))));
+  const item = (sign, name) => element("span", {}, svg("svg", { viewBox: "-7 -7 14 14" }, sign), brieflyNamed(name));
+  return element("div", { class: "legend", "aria-hidden": "true" }, ...known.map((s) => item(
+    s.plain ? svg("path", { d: "M-7 0H7", stroke: s.color, "stroke-width": 2, "stroke-dasharray": "4 2" }) : mark(s.shape, 0, 0, s.color, false, 4.5), s.name)),
+  ...(spec.bands?.length ? [item(svg("rect", { x: -7, y: -5, width: 14, height: 10, fill: "var(--band)", "fill-opacity": 0.4 }), BOUND)] : []));
 }
 
 function cell(value) {
@@ -189,11 +239,11 @@ function download(name, type, text) {
 }
 
 function standalone(spec) {
-  const drawn = draw(spec, 820);
-  drawn.setAttribute("xmlns", "http://www.w3.org/2000/svg");
-  drawn.setAttribute("style", LIGHT + ";background:#fff");
-  drawn.prepend(svg("title", {}, spec.title), svg("desc", {}, spec.note));
-  return new XMLSerializer().serializeToString(drawn);
+  const { root } = draw(spec, 820);
+  root.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+  root.setAttribute("style", "background:#fff");
+  root.prepend(svg("title", {}, spec.title), svg("desc", {}, spec.note));
+  return new XMLSerializer().serializeToString(root).replace(/var\((--\w+)\)/g, (_, name) => LIGHT[name]);
 }
 
 function show(id, spec) {
@@ -203,9 +253,13 @@ function show(id, spec) {
     figure.append(element("p", { class: "empty" }, spec.empty ?? "No data for this choice."));
     return;
   }
-  const width = Math.max(300, figure.clientWidth || 720);
-  figure.append(draw(spec, width));
+  const width = paper.on ? (figure.parentNode.className === "pair" ? paper.half : paper.wide) : Math.max(300, figure.clientWidth || 720);
+  const { root, spots } = draw(spec, width), out = element("output");
+  root.setAttribute("tabindex", 0);
+  figure.append(root);
   if (width < NARROW) figure.append(legend(spec));
+  figure.append(out);
+  follow(root, spots, out);
   const name = id.replace("plot-", "");
   figure.append(element("figcaption", {}, element("span", {}, spec.note), element("span", { class: "tools" },
     element("button", { type: "button", "aria-label": `Download ${spec.title} as SVG`, onclick: () => download(`${name}.svg`, "image/svg+xml", standalone(spec)) }, "SVG"),

@@ -61,17 +61,18 @@ function quote(text) {
 }
 
 function runsTable(place, rows) {
-  const count = rows.start.length;
+  const count = rows.start.length, wrong = new Set(rows.false);
   const word = (name) => (k) => rows[name].words[rows[name].index[k]];
   const number = (name) => (k) => rows[name][k];
   const command = (k) => ["qcqpbench", "run", "smoke", "-p", quote(word("problem")(k)), "-s", quote(word("solver")(k)), "-r", rows.start[k] + 1,
     "--seed", rows.seed[k], "--timeout", rows.time_limit[k] ?? "inf", ...(rows.memory_limit[k] ? ["--memory", rows.memory_limit[k] / 1e9] : []),
     "--threads", rows.threads[k], "-o", "again.db"].join(" ");
+  const machine = (k) => (rows.machine[k] === null ? null : rows.machine[k] + 1);
   const bytes = (k) => (rows.peak_memory_bytes[k] ? Math.round(rows.peak_memory_bytes[k] / 1e6) : null);
-  const columns = [["solver", word("label")], ["problem", word("problem")], ["start", number("start")], ["claimed", word("termination")],
+  const columns = [["solver", word("label")], ["problem", word("problem_label")], ["start", number("start")], ["claimed", word("termination")],
     ["verified", word("point_status")], ["κ̄", number("kappa_bar")], ["objective", number("objective")], ["bound", number("bound")],
     ["violation", number("violation")], ["build s", number("build_seconds")], ["solve s", number("solve_seconds")], ["limit s", number("time_limit")],
-    ["memory MB", bytes], ["iterations", number("iterations")], ["message", word("message")]];
+    ["memory MB", bytes], ["iterations", number("iterations")], ["machine", machine], ["message", word("message")]];
   const isNumber = columns.map(([, get]) => { for (let k = 0; k < count; k++) if (!empty(get(k))) return typeof get(k) === "number"; return false; });
   const texts = [];
   const textOf = (k) => (texts[k] ??= columns.map(([, get]) => get(k)).join(" ").toLowerCase());
@@ -93,7 +94,7 @@ function runsTable(place, rows) {
     fill();
   }
   function fill() {
-    body.replaceChildren(...shown.slice(first, first + PAGE).map((k) => element("tr", { class: rows.false_claim[k] ? "wrong" : null },
+    body.replaceChildren(...shown.slice(first, first + PAGE).map((k) => element("tr", { class: wrong.has(k) ? "wrong" : null },
       element("td", {}, element("button", { type: "button", title: command(k), onclick: (event) => copy(event.target, command(k)) }, "Copy")),
       ...columns.map(([, get], c) => element("td", isNumber[c] ? { class: "number" } : { class: "clip", title: get(k) }, empty(get(k)) ? "" : isNumber[c] ? String(Number(get(k).toPrecision(5))) : get(k))))));
     said.textContent = shown.length ? `${first + 1}–${Math.min(first + PAGE, shown.length)} of ${shown.length}` : "none";
@@ -103,8 +104,8 @@ function runsTable(place, rows) {
   const heads = columns.map(([name], c) => element("th", { scope: "col", class: isNumber[c] ? "number" : null }, name));
   heads.forEach((head, c) => sortButton(head, columns[c][0], (sign) => { order = all.slice().sort(ordered(columns[c][1], sign)); choose(); }));
   const save = element("button", { type: "button", "aria-label": "Download the runs as CSV", onclick: () =>
-    download("runs.csv", "text/csv", csv([...columns.map(([name]) => name), "settings", "version", "command"],
-      shown.map((k) => [...columns.map(([, get]) => get(k)), word("solver")(k), word("version")(k), command(k)]))) }, "CSV");
+    download("runs.csv", "text/csv", csv([...columns.map(([name]) => name), "all settings", "full problem", "version", "command"],
+      shown.map((k) => [...columns.map(([, get]) => get(k)), word("solver")(k), word("problem")(k), word("version")(k), command(k)]))) }, "CSV");
   place.append(element("div", { class: "tabletools" }, filter, ...picks.map(([, select]) => select), back, said, on, save),
     element("div", { class: "table", tabindex: 0, role: "region", "aria-label": "Runs" }, element("table", {},
       element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "again"), ...heads)), body)));
