@@ -432,12 +432,27 @@ def test_markdown_by_name_by_format_and_to_the_terminal(
     assert text.startswith("# qcqpbench report\n")
 
 
-def test_traces_give_times_on_the_way(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_traces_give_times_on_the_way(made: Path) -> None:
     """Without them, a run is as fast as its end."""
-    with_, without = (
-        said(capsys, "report", made, "--format", "md", "-o", "-", *more)[1] for more in ((), ("--no-traces",))
-    )
-    assert with_ != without
+    found = read([made])
+    without = replace(found, rows=[{**each, "trace": []} for each in found.rows])
+    times, ends = ([line["median s"] for line in table(contents(each), "targets")] for each in (found, without))
+    assert all(time <= end for time, end in zip(times, ends, strict=True)) and times != ends
+
+
+def test_points_on_the_way_are_judged_as_the_last_one_is(tmp_path: Path) -> None:
+    """By their directions: long rows do not make a margin larger, and what has no direction has no margin."""
+    spec = "covariance_perceptron[m=4,load=1]"
+    (job,) = Suite.of([spec], ["gip"], 1).jobs()
+    attempt = solve(load_problem(spec), "gip")
+    W = attempt.point
+    assert W is not None
+    trace = ((0.1, 100 * W), (0.2, 0 * W), (0.3, np.full_like(W, np.nan)), (0.4, W[:1]), (0.5, W))
+    with Store(tmp_path / "one.db", write=True) as store:
+        store.begin("a command", {})
+        store.add(Outcome(job, replace(attempt, trace=trace)))
+    (found,) = read([tmp_path / "one.db"]).rows
+    assert found["trace"] == [(0.1, pytest.approx(attempt.kappa_bar)), (0.5, pytest.approx(attempt.kappa_bar))]
 
 
 def test_pytest_benchmark_is_one_more_source(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,6 @@ def add_commands(commands: Any) -> None:
     command.add_argument("files", metavar="FILE", nargs="+", help="results files; and JSON of pytest-benchmark")
     command.add_argument("-o", "--output", metavar="FILE", help="where to write (report.html, report.md); - prints")
     command.add_argument("--format", choices=("html", "md"), help="by default what the output's name says")
-    command.add_argument("--no-traces", action="store_true", help="leave out what runs reported on the way (faster)")
     command.set_defaults(command=_report)
 
 
@@ -27,7 +26,7 @@ def _report(options: argparse.Namespace) -> int:
 
     suffix = Path(options.output or "").suffix
     form = options.format or ("md" if suffix == ".md" else "html")
-    results = read(options.files, traces=not options.no_traces)
+    results = read(options.files)
     found = contents(results)
     text = (markdown if form == "md" else html)(results, found)
     if options.output == "-":

@@ -6,15 +6,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..errors import QcqpbenchError, require
 from ..job import is_file, load_problem
-from ..maxmargin import MaxMargin
+from ..maxmargin import MaxMargin, unit_rows
 from ..metrics import was_run
 from ..progress import labels
 from ..registry import solvers
 from ..spec import parse
 from ..status import Scope
-from ..store import Row, Store
+from ..store import Array, Row, Store
 
 
 @dataclass(frozen=True)
@@ -32,10 +34,10 @@ class Results:
     micro: list[dict[str, Any]] = field(default_factory=list)
 
 
-def read(paths: Sequence[str | Path], traces: bool = True) -> Results:
+def read(paths: Sequence[str | Path]) -> Results:
     """Read results files and pytest-benchmark JSON files.
 
-    traces   judge also what runs reported on the way; each problem with a trace is made anew for it
+    What runs reported on the way is judged too; each problem with a trace is made anew for it.
     """
     require(len(paths) > 0, "a report needs at least one results file")
     rows: dict[str, Row] = {}
@@ -56,8 +58,7 @@ def read(paths: Sequence[str | Path], traces: bool = True) -> Results:
                 if known is None or known["termination"] == "skipped" or row["begun"] > known["begun"]:
                     rows[row["key"]] = row
                     new.append(row)
-            if traces:
-                _add_traces(store, new)
+            _add_traces(store, new)
     order = ("problem", "solver", "version", "seed", "start", "key")
     ordered = sorted(rows.values(), key=lambda row: [row[name] for name in order])
     _add_senses(ordered)
@@ -117,8 +118,18 @@ def _add_traces(store: Store, rows: Iterable[Row]) -> None:
         if isinstance(task, MaxMargin):
             for row in group:
                 if row["problem_id"] == task.id:
-                    points = reported.get(row["id"], ())
-                    row["trace"] = [(at, float(task.kappa_bar(W))) for at, W in points if W.shape == (task.n, task.m)]
+                    row["trace"] = _judged(task, reported.get(row["id"], ()))
+
+
+def _judged(task: MaxMargin, trace: Iterable[tuple[float, Array]]) -> list[tuple[float, float]]:
+    """(seconds, κ̄) of the points of a trace whose rows have directions; their lengths are not what counts."""
+    points = [
+        (at, W) for at, W in trace if W.shape == (task.n, task.m) and np.isfinite(W).all() and W.any(axis=1).all()
+    ]
+    if not points:
+        return []
+    margins = task.kappa_bar(unit_rows(np.stack([W for _, W in points])))
+    return [(at, float(margin)) for (at, _), margin in zip(points, margins, strict=True)]
 
 
 def _add_senses(rows: Iterable[Row]) -> None:
