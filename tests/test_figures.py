@@ -352,7 +352,7 @@ def test_same_data_same_bytes(data: Callable[[str], Data], tmp_path: Path, monke
     written = []
     for when, width in ((1, 1.0), (1_000_000_000, 9.0)):
         monkeypatch.setenv("SOURCE_DATE_EPOCH", str(when))
-        with mpl.rc_context({"lines.linewidth": width, "font.size": 10 * width}):
+        with mpl.rc_context({"lines.linewidth": width, "xtick.major.size": width}):
             save(FIGURES["capacity"], data("capacity"), tmp_path)
             assert mpl.rcParams["lines.linewidth"] == width
         written.append([(tmp_path / f"capacity.{form}").read_bytes() for form in (*FORMATS, "csv")])
