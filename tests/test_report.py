@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qcqpbench import random_start, solve
+from qcqpbench import random_start, solve, theory
 from qcqpbench.cli import main
 from qcqpbench.job import Job, Outcome, load_problem
 from qcqpbench.report import html, markdown, read, verdict
@@ -256,6 +256,26 @@ def test_the_verdict_says_so(dishonest: list[Row]) -> None:
     assert "Not run: choosy on 3 of 4 problems" in text
 
 
+def test_what_nobody_solves_is_nobodys_failure() -> None:
+    first, second = "covariance_perceptron[m=10,n=2,load=1.0]", "covariance_perceptron[m=10,n=2,load=4.0]"
+    rows = [row(first, "a"), row(first, "b", kappa_bar=-0.5), row(second, "a", kappa_bar=-1.0), lost(problem=second)]
+    text = " ".join(verdict(contents(results(rows))))
+    assert "No run has a positive margin on 1 problem, load 4. " in text
+    assert "Runs that fail where others succeed: b 1 of 1 on 1 problem, load 1 (1 locally_optimal)." in text
+
+
+def test_the_verdict_says_how_far_theory_is(rows: list[Row]) -> None:
+    said = []
+    for load in (0.25, 4.0):
+        here = feasible([each for each in rows if "m=30," in each["problem"] and f"load={load}," in each["problem"]])
+        means = []
+        for name in {each["solver"] for each in here}:
+            own = [each for each in here if each["solver"] == name]
+            means.append(np.mean([max(e["kappa_bar"] for e in own if e["problem_id"] == id) for id in ids(own)]))
+        said.append(f"κ̄ = {max(means):.3f} at load {load:g}, theory {theory.covariance_kappa_bar(60 * load, 30):.3f}")
+    assert f"Largest margins against theory, m = 30: {'; '.join(said)}." in verdict(contents(results(rows)))
+
+
 def test_claims_that_another_solvers_point_refutes() -> None:
     rows = [row(solver="good"), lost(solver="blind", termination="infeasible")]
     rows += [row(solver=name, kappa_bar=value, termination="optimal") for name, value in (("b", 0.9), ("c", 0.99999))]
@@ -489,7 +509,8 @@ def test_the_order_of_rows_and_files_does_not_matter(made: Path, tmp_path: Path)
             store.begin("a command", {"cpu": "a CPU"})
             for outcome in order:
                 store.add(outcome)
-        texts.append(markdown(read([tmp_path / name])))
+        found = replace(read([tmp_path / name]), files=("a file",))
+        texts.append(markdown(found) + html(found))
     assert texts[0] == texts[1]
 
 

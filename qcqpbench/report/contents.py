@@ -221,7 +221,7 @@ def _capacity(facts: Facts) -> list[dict[str, Any]]:
     theory = {row["problem_id"]: row["kappa_bar_theory"] for row in facts.rows if row["kappa_bar_theory"] is not None}
     found = []
     for (variant, m), loads in sorted(panels.items(), key=lambda item: item[0]):
-        predicted = [(load, theory[ids[0]]) for load, ids in sorted(loads.items()) if ids[0] in theory]
+        predicted = {load: theory[ids[0]] for load, ids in sorted(loads.items()) if ids[0] in theory}
         points = [
             _capacity_point(facts, name, load, ids) for name in facts.solvers for load, ids in sorted(loads.items())
         ]
@@ -229,9 +229,8 @@ def _capacity(facts: Facts) -> list[dict[str, Any]]:
             {
                 "variant": variant,
                 "m": m,
-                "theory": metrics.theory_curve(
-                    [load for load, _ in predicted], [kappa_bar for _, kappa_bar in predicted]
-                ),
+                "theory": metrics.theory_curve(list(predicted), list(predicted.values())),
+                "predicted": predicted,
                 "points": [each for each in points if each["runs"]],
                 "band": [band for load, ids in sorted(loads.items()) if (band := _band(facts, load, ids))],
             }

@@ -1,8 +1,8 @@
 """The report in a few sentences, with the numbers they rest on."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 from .. import metrics
@@ -62,28 +62,19 @@ def _best(contents: dict[str, Any]) -> str:
 
 def _theory(panels: list[dict[str, Any]]) -> list[str]:
     """At the largest size, what theory predicts and the best solver reaches, at the least load and the largest."""
-    known = [panel for panel in panels if panel["theory"] and panel["points"]]
-    if not known:
-        return []
-    panel = max(known, key=lambda each: each["m"])
-    parts = []
-    for load in sorted({point["load"] for point in panel["points"]}):
-        here = [point for point in panel["points"] if point["load"] == load and point["best"]]
-        if here:
-            parts.append((load, max(point["best"][0] for point in here), predicted(panel["theory"], load)))
-    if not parts:
-        return []
-    chosen = [parts[0], parts[-1]] if len(parts) > 1 else parts
-    said = "; ".join(f"κ̄ = {best:.3f} at load {load:g}, theory {theory:.3f}" for load, best, theory in chosen)
-    return [f"Largest margins against theory, m = {panel['m']}: {said}."]
-
-
-def predicted(curve: list[tuple[float, float]], load: float) -> float:
-    """The theory curve at a load, by interpolation."""
-    for (x0, y0), (x1, y1) in pairwise(curve):
-        if x0 <= load <= x1:
-            return y0 + (y1 - y0) * (load - x0) / (x1 - x0)
-    return curve[-1][1]
+    for panel in sorted(panels, key=lambda each: -each["m"]):
+        best: dict[float, float] = {}
+        for point in panel["points"]:
+            load = point["load"]
+            if point["best"] and load in panel["predicted"]:
+                best[load] = max(point["best"][0], best.get(load, -math.inf))
+        if best:
+            said = "; ".join(
+                f"κ̄ = {best[load]:.3f} at load {load:g}, theory {panel['predicted'][load]:.3f}"
+                for load in sorted({min(best), max(best)})
+            )
+            return [f"Largest margins against theory, m = {panel['m']}: {said}."]
+    return []
 
 
 def _bounds(contents: dict[str, Any]) -> list[str]:
@@ -173,4 +164,4 @@ def _micro(found: list[dict[str, Any]]) -> list[str]:
 
 
 def _last(value: float | None) -> float:
-    return float("inf") if value is None else value
+    return math.inf if value is None else value
