@@ -69,9 +69,8 @@ def _caption(rows: Sequence[Row], table: Table) -> str:
         f"a: load P̂ = p/(nm) against the margin κ̄ = κ/√(fc²): the largest over starts, mean of {set_count(rows)}, "
         f"bars: range over the sets; below {_LEFT:g} not shown. Black: theory for m → ∞, not a bound at finite m. "
         f"Grey: certified upper bounds on the largest margin of the same pattern sets. b: fraction of positive margins "
-        f"among all runs, starts × sets; a run without a point has none. Random starts: {', '.join(starts)}{limit}; gip "
-        f"follows many paths in each run. "
-        f"{parameters(largest, 'm', 'n', 'f', 'c')}."
+        f"among all runs, starts × sets; a run without a point has none. Random starts: {', '.join(starts)}{limit}; "
+        f"gip follows many paths in each run. {parameters(largest, 'm', 'n', 'f', 'c')}."
     )
 
 

@@ -8,7 +8,7 @@ from .. import theory
 from ..store import Row
 from ..suite import Settings, Suite
 from .base import Axes, Data, Figure, Table, best_of_sets, by, entry, grid, set_count, spread
-from .style import BLACK, BLUE, ORANGE, VERMILION, curve, symbols
+from .style import BLACK, BLUE, ORANGE, RED, curve, symbols
 
 _M, _F, _P = 500, 0.2, 50
 _SHADES = {1.0: BLACK, 0.5: "#555555", _F: "#7a7a7a", 0.05: "#9e9e9e", 0.01: "#bfbfbf"}
@@ -64,7 +64,7 @@ def _paint(axes: Sequence[Axes], data: Data) -> None:
             style = "-" if f == 1 else "--"
             curve(panel, data.of(kind="theory", f=f), "n", what, style, color=color, label=f"f = {f:g}")
     curve(left, data.of(kind="classical"), "n", "information_per_synapse", color=BLUE, label="classical")
-    right.axhline(2, color=VERMILION, linestyle=":")
+    right.axhline(2, color=RED, linestyle=":")
     symbols(right, data.of(kind="measured"), "n", "ratio", "o", ORANGE, label=f"measured, f = {_F:g}")
     for panel in axes:
         panel.set(xscale="log", yscale="log", xlabel="outputs n")

@@ -7,7 +7,7 @@ from ..job import load_problem
 from ..maxmargin import MaxMargin, unit_rows
 from ..store import Row
 from .base import Axes, Data, Figure, Table
-from .style import BLACK, BLUE, GREY, ORANGE, VERMILION, curve
+from .style import BLACK, BLUE, GREY, ORANGE, RED, curve
 
 _PROBLEM = "covariance_perceptron[m=100,n=2,f=0.2,c=0.5,p=20]"
 _ETA, _RATE = 4.0, 0.01
@@ -37,7 +37,7 @@ def _data(_: Sequence[Row]) -> Data:
     table.append({"theory": theory})
     caption = (
         f"Gradient ascent on the soft margin $κ_η$, rows of W scaled to unit length after every step. a: the readout "
-        f"covariances Q₁₂ʳ = (W Pʳ Wᵀ)₁₂ of p = {task.p} patterns, red for labels ζʳ = +1, blue for −1; grey lines: ±κ "
+        f"covariances Q₁₂ʳ = (WPʳWᵀ)₁₂ of p = {task.p} patterns, red for labels ζʳ = +1, blue for −1; grey lines: ±κ "
         f"at the end. b: the margin κ and the soft margin $κ_η$. What the ascent maximizes is $κ_η$: κ is "
         f"{max(margins):.3f} at step {margins.index(max(margins))} and {margins[-1]:.3f} at the end. Dashed: theory "
         f"for the largest margin, m → ∞, κ = {theory:.3f}. Parameters: m = {task.m}, n = 2, f = 0.2, c = 0.5, "
@@ -50,7 +50,7 @@ def _paint(axes: Sequence[Axes], data: Data) -> None:
     left, right = axes
     margins = data.having("margin")
     for first in data.of(step=0)[1:]:
-        color = VERMILION if first["label"] > 0 else BLUE
+        color = RED if first["label"] > 0 else BLUE
         curve(left, data.of(pattern=first["pattern"]), "step", "Q12", color=color, linewidth=0.8)
     for sign in (-1, 1):
         left.axhline(sign * margins[-1]["margin"], color=GREY, linewidth=0.8, zorder=0)

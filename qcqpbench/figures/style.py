@@ -14,7 +14,7 @@ from .base import Axes, Data, Figure, Table
 FORMATS = ("pdf", "svg", "png")
 
 # Okabe and Ito's colours, which most colour-blind readers tell apart; black is for theory.
-BLACK, GREY, PALE = "#000000", "#8c8c8c", "#e3e3e3"
+BLACK, GREY, PALE, RED = "#000000", "#8c8c8c", "#e3e3e3", "#C1272D"
 ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE = "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7"
 SOLVERS = {
     "gip": (VERMILION, "o"),

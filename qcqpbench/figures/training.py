@@ -8,7 +8,7 @@ from ..maxmargin import MaxMargin, unit_rows
 from ..store import Row
 from ..suite import Settings, Suite
 from .base import Axes, Data, Figure, Table, entry, grid, parameters
-from .style import BLACK, BLUE, PALE, VERMILION, curve
+from .style import BLACK, BLUE, PALE, RED, curve
 
 
 def _suite(quick: bool) -> Suite:
@@ -52,7 +52,7 @@ def _paint(axes: Sequence[Axes], data: Data) -> None:
                 span(-margins[phase], margins[phase], color=PALE, linewidth=0, zorder=0)
                 for sign in (-1, 1):
                     line(sign * margins["theory"], color=BLACK, linewidth=0.7, linestyle="--")
-        for label12, color in ((1, VERMILION), (-1, BLUE)):
+        for label12, color in ((1, RED), (-1, BLUE)):
             for label13, marker in ((1, "o"), (-1, "s")):
                 lines = data.of(phase=phase, label12=label12, label13=label13)
                 curve(panel, lines, "Q12", "Q13", marker, color=color)
