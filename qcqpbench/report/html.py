@@ -27,12 +27,11 @@ _NUMBERS = (
 def html(results: Results, found: dict[str, Any] | None = None) -> str:
     """The page; found: the contents of the results, if they are known."""
     found = found or contents(results)
-    made = {f"table-{table.id}": _table(table) for table in tables(found)}
     data = {
         **{name: found[name] for name in ("solvers", "limits", "capacity", "sizes", "anytime", "profiles")},
         "rows": _rows(results.rows, found["false_rows"]),
     }
-    parts = {
+    parts = {f"table-{table.id}": _table(table) for table in tables(found)} | {
         "style": _file("style.css"),
         "script": "\n".join(map(_file, _SCRIPTS)),
         "data": _json(data),
@@ -49,7 +48,7 @@ def html(results: Results, found: dict[str, Any] | None = None) -> str:
     }
     # In one pass: what is put in is not looked at again.
     first, *pieces = _file("page.html").split("{{")
-    filled = [(parts | made).get(name, "") + rest for name, _, rest in (piece.partition("}}") for piece in pieces)]
+    filled = [parts.get(name, "") + rest for name, _, rest in (piece.partition("}}") for piece in pieces)]
     return first + "".join(filled)
 
 

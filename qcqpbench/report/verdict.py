@@ -70,7 +70,7 @@ def _theory(panels: list[dict[str, Any]]) -> list[str]:
                 best[load] = max(point["best"][0], best.get(load, -math.inf))
         if best:
             said = "; ".join(
-                f"κ̄ = {best[load]:.3f} at load {load:g}, theory {panel['predicted'][load]:.3f}"
+                f"κ̄ = {round(best[load], 3) + 0:.3f} at load {load:g}, theory {panel['predicted'][load]:.3f}"
                 for load in sorted({min(best), max(best)})
             )
             return [f"Largest margins against theory, m = {panel['m']}: {said}."]
