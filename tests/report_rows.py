@@ -8,6 +8,7 @@ import numpy as np
 
 from qcqpbench import theory
 from qcqpbench.report import Results
+from qcqpbench.report.tables import tables
 from qcqpbench.store import COLUMNS
 
 Row = dict[str, Any]
@@ -35,6 +36,15 @@ def lost(**changes: Any) -> Row:
 
 def results(rows: list[Row], micro: list[dict[str, Any]] | None = None) -> Results:
     return Results(("made.db",), rows, [{"facts": MACHINE, "commands": ["qcqpbench run"]}], micro or [])
+
+
+def table(found: dict[str, Any], id: str) -> list[dict[str, Any]]:
+    (wanted,) = (each for each in tables(found) if each.id == id)
+    return [dict(zip(wanted.columns, line, strict=True)) for line in wanted.rows]
+
+
+def feasible(rows: list[Row]) -> list[Row]:
+    return [each for each in rows if each["point_status"] == "feasible"]
 
 
 def many(sizes: int, loads: int, seeds: int, solvers: int, starts: int) -> list[Row]:
