@@ -68,14 +68,20 @@ def entry(spec: str, settings: Settings, **where: Any) -> Entry:
 def measured(store: Store, suite: Suite) -> list[Row]:
     """The rows of a suite's solvers on its problems, from however many starts, of each run the newest.
 
-    Each has the run's point, and as facts the problem's name and parameters, p, n and the load among them.
+    Solvers go by their series, so that rows count whose settings are no longer those of the suite. Each row has it, the
+    solver's scope, the run's point, and as facts the problem's name and parameters, p, n and the load among them.
     """
-    wanted = {(text, each.solver.spec) for each in suite.entries for text in suite.problems if each.takes(text)}
-    newest = {
-        (row["problem"], row["solver"], row["seed"], row["start"]): row
-        for row in store.rows(order="begun")
-        if (row["problem"], row["solver"]) in wanted and was_run(row)
+    scopes = {
+        (text, series(each.solver.spec)): each.solver.scope
+        for each in suite.entries
+        for text in suite.problems
+        if each.takes(text)
     }
+    newest: dict[tuple[Any, ...], Row] = {}
+    for row in store.rows(order="begun"):
+        kind = row["problem"], series(row["solver"])
+        if kind in scopes and was_run(row):
+            newest[*kind, row["seed"], row["start"]] = row | {"series": kind[1], "scope": scopes[kind]}
     return [row | {"facts": _facts(row["problem"]), "point": store.point(row["id"])} for row in newest.values()]
 
 

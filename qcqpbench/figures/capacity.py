@@ -5,11 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from .. import metrics, theory
-from ..registry import solver
 from ..status import Scope
 from ..store import Row
 from ..suite import Settings, Suite, load_suite
-from .base import Axes, Data, Figure, Table, best_of_sets, by, entry, grid, parameters, series, set_count, spread
+from .base import Axes, Data, Figure, Table, best_of_sets, by, entry, grid, parameters, set_count, spread
 from .style import BLACK, GREEN, GREY, SOLVERS, curve, symbols
 
 _THEORY, _BOUND = "theory", "certified bound"
@@ -48,10 +47,10 @@ def _data(rows: Sequence[Row]) -> Data:
         if bounds := [least[id] for id in {row["problem_id"] for row in each} & least.keys()]:
             table.append({"series": _BOUND, "m": m, "load": load, **spread("kappa_bar", bounds)})
     # What only proves bounds has its points from others.
-    local = [row for row in rows if solver(row["solver"]).scope is not Scope.BOUND]
-    for (spec, m, load), each in by(local, "solver", "m", "load").items():
+    local = [row for row in rows if row["scope"] is not Scope.BOUND]
+    for (series, m, load), each in by(local, "series", "m", "load").items():
         positive = sum((row["margin"] or 0) > 0 for row in each)
-        line = {"series": series(spec), "m": m, "load": load, **spread("kappa_bar", best_of_sets(each))}
+        line = {"series": series, "m": m, "load": load, **spread("kappa_bar", best_of_sets(each))}
         line |= {"starts": len({(row["seed"], row["start"]) for row in each}), "runs": len(each)}
         table.append(line | {"positive": positive, "positive_fraction": positive / len(each)})
     return Data(table, _caption(rows, table))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..maxmargin import unit_rows
 from ..store import Row
 from ..suite import Settings, Suite
-from .base import Axes, Data, Figure, Table, by, counted, entry, grid, parameters, series, set_count
+from .base import Axes, Data, Figure, Table, by, counted, entry, grid, parameters, set_count
 from .style import BLACK, PALE, SOLVERS, curve, symbols
 
 
@@ -25,8 +25,8 @@ def _data(rows: Sequence[Row]) -> Data:
     """
     table: Table = []
     rows = [row for row in rows if row["point"] is not None]
-    for (spec, load), each in by(rows, "solver", "load").items():
-        name = {"series": series(spec), "load": load}
+    for (series, load), each in by(rows, "series", "load").items():
+        name = {"series": series, "load": load}
         sets = [[_overlap(row) for row in one] for one in by(each, "seed").values()]
         table += [{"kind": "run", **name, "overlap": overlap} for one in sets for overlap in one]
         means = [statistics.fmean(one) for one in sets]
@@ -37,8 +37,8 @@ def _data(rows: Sequence[Row]) -> Data:
     m = rows[0]["facts"]["m"]
     table.append({"kind": "theory", "overlap": 0.0, "overlap_low": -1 / math.sqrt(m), "overlap_high": 1 / math.sqrt(m)})
     found = [
-        f"{series(spec)} from {counted((row['start'] for row in each), 'start')}"
-        for (spec,), each in by(rows, "solver").items()
+        f"{series} from {counted((row['start'] for row in each), 'start')}"
+        for (series,), each in by(rows, "series").items()
     ]
     caption = (
         f"Overlap R₁₂ = w₁·w₂ of the two weight vectors after training against the load P̂ = p/(nm). Symbols: mean of "
