@@ -1,10 +1,8 @@
-"""The figures' numbers, computed again from the raw rows and from the paper's formulas; the files; the command."""
+"""The figures' numbers, computed again from the raw rows and from the paper's formulas; the files."""
 
 import csv
-import importlib.util
 import math
 import re
-import sqlite3
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,59 +15,14 @@ import pytest
 
 from qcqpbench import QCQP, MaxMargin, problem, random_start
 from qcqpbench.attempt import solve
-from qcqpbench.cli import drawing, main
-from qcqpbench.cli.common import INTERRUPTED
 from qcqpbench.figures import FIGURES, FORMATS, Data, measured, save
-from qcqpbench.figures.base import entry, grid
 from qcqpbench.job import Outcome, load_problem
 from qcqpbench.status import PointStatus, Termination
 from qcqpbench.store import Store
-from qcqpbench.suite import Settings, Suite
+from tests.figure_runs import NEEDS_MATPLOTLIB, TINY, raw, run
 
-COVARIANCE, CLASSICAL = "covariance_perceptron", "classical_perceptron"
-NEEDS_MATPLOTLIB = pytest.mark.skipif(
-    importlib.util.find_spec("matplotlib") is None, reason="matplotlib is not installed"
-)
 F, C = 0.2, 0.5
 SCALE = math.sqrt(F) * C
-
-TINY = {
-    "training": Suite("", "", tuple(grid(COVARIANCE, m=6, n=3, p=5)), (entry("gip[starts=1]", Settings()),)),
-    "overlap": Suite(
-        "",
-        "",
-        tuple(grid(COVARIANCE, m=5, n=2, load=[0.5, 2], seed=range(3))),
-        (entry("gip[starts=1]", Settings(starts=2)),),
-    ),
-    "pattern_capacity": Suite(
-        "",
-        "",
-        (*grid(COVARIANCE, m=9, n=[2, 3], p=[2, 4], seed=range(2)), *grid(CLASSICAL, m=9, p=[3, 60], seed=range(2))),
-        (
-            entry("gip[starts=1]", Settings(starts=2), name=COVARIANCE),
-            entry("slsqp", Settings(), name=CLASSICAL),
-        ),
-    ),
-    "capacity": Suite(
-        "",
-        "",
-        tuple(grid(COVARIANCE, m=[4, 8], load=[0.5, 1], seed=range(3))),
-        (
-            entry("slsqp", Settings(starts=3)),
-            entry("soft_margin[max_iter=30]", Settings(starts=2), m=4),
-            entry("certificate[tol=0.1]", Settings()),
-        ),
-    ),
-}
-
-
-def run(suite: Suite, path: Path, most: int | None = None) -> None:
-    """What the command runs in processes of their own, here in this one."""
-    with Store(path, write=True) as store:
-        store.begin("a command", {})
-        for job in list(suite.jobs())[:most]:
-            loaded = load_problem(job.problem)
-            store.add(Outcome(job, solve(loaded, job.solver, random_start(loaded, job.start, job.seed)), "", "here"))
 
 
 @pytest.fixture(scope="module")
@@ -111,14 +64,6 @@ def information_rows() -> list[dict[str, Any]]:
         {"problem": f"{n} {seed}", "facts": {"n": n, "seed": seed}, "kappa_bar": value}
         for (n, seed), value in values.items()
     ]
-
-
-def raw(path: Path, query: str) -> list[tuple[Any, ...]]:
-    connection = sqlite3.connect(path)
-    try:
-        return connection.execute(query).fetchall()
-    finally:
-        connection.close()
 
 
 def number(spec: str, name: str) -> float:
@@ -304,30 +249,20 @@ def test_optimization_is_the_papers_ascent() -> None:
 
 
 def test_full_runs_have_the_papers_parameters() -> None:
-    """Section by section: sizes, ensembles, pattern sets and starts, as the captions give them."""
-
-    def suite(name: str) -> Suite:
+    """As its captions give them; quick ones are fewer."""
+    for name, part, sets, starts in (
+        ("training", "n=3,f=0.2,c=0.5", 1, 1),
+        ("overlap", "m=50,n=2,f=0.1,c=0.5", 5, 10),
+        ("pattern_capacity", "m=100,n=2,f=0.2,c=0.5", 5, 1),
+        ("information_capacity", "m=500,n=2,f=0.2,c=0.5", 3, 1),
+        ("capacity", "m=100,n=2,f=0.2,c=0.5", 3, 10),
+    ):
         make = FIGURES[name].suite
         assert make is not None
-        return make(False)
-
-    for name, part, sets in (
-        ("training", "n=3,f=0.2,c=0.5", 1),
-        ("overlap", "m=50,n=2,f=0.1,c=0.5", 5),
-        ("pattern_capacity", "m=100,n=2,f=0.2,c=0.5", 5),
-        ("information_capacity", "m=500,n=2,f=0.2,c=0.5", 3),
-        ("capacity", "m=100,n=2,f=0.2,c=0.5", 3),
-    ):
-        fitting = [each for each in suite(name).problems if part in each]
+        fitting = [each for each in make(False).problems if part in each]
         assert len({number(each, "seed") for each in fitting}) == sets, name
-    starts = {each.solver.name: each.settings.starts for each in suite("overlap").entries}
-    assert starts["ipopt"] == 10
-    loads = {number(each, "load") for each in suite("capacity").problems}
-    assert len(loads) >= 8
-    for figure in FIGURES.values():
-        assert (
-            figure.suite is None or 0 < figure.suite(True).size < figure.suite(False).size or figure.name == "training"
-        )
+        assert max(each.settings.starts for each in make(False).entries) == starts
+        assert 0 < make(True).size <= make(False).size
 
 
 # --- the files ---
@@ -361,102 +296,3 @@ def test_same_data_same_bytes(data: Callable[[str], Data], tmp_path: Path, monke
             assert mpl.rcParams["lines.linewidth"] == width
         written.append([(tmp_path / f"capacity.{form}").read_bytes() for form in (*FORMATS, "csv")])
     assert written[0] == written[1]
-
-
-# --- the command ---
-
-
-def said(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str]:
-    code = main([str(word) for word in words])
-    out, err = capsys.readouterr()
-    return code, out + err
-
-
-def small(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    for name in names:
-
-        def suite(_: bool, tiny: Suite = TINY[name]) -> Suite:
-            return tiny
-
-        monkeypatch.setitem(FIGURES, name, replace(FIGURES[name], suite=suite))
-
-
-@NEEDS_MATPLOTLIB
-def test_an_interrupted_figure_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Only what is missing is run; a third call runs nothing and draws the same."""
-    small(monkeypatch, "overlap")
-    path = tmp_path / "results.db"
-    run(TINY["overlap"], path, 5)
-    before = raw(path, "SELECT id, key FROM run ORDER BY id")
-    code, text = said(capsys, "figures", "overlap", "-o", tmp_path, "-j", "1")
-    assert code == 0 and "12 runs, 5 of them done before" in text
-    after = raw(path, "SELECT id, key, worker FROM run ORDER BY id")
-    assert [(id, key) for id, key, worker in after if worker == "here"] == before
-    assert len(after) == len({key for _, key, _ in after}) == 12
-    names = {f"overlap.{form}" for form in (*FORMATS, "csv")}
-    assert {each.name for each in tmp_path.iterdir()} >= names
-    drawn = [(tmp_path / name).read_bytes() for name in sorted(names)]
-    assert said(capsys, "figures", "overlap", "-o", tmp_path)[0] == 0
-    assert drawn == [(tmp_path / name).read_bytes() for name in sorted(names)]
-    assert len(raw(path, "SELECT id FROM run")) == 12
-
-
-@NEEDS_MATPLOTLIB
-def test_figures_from_a_results_file(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Nothing is run, nothing written into it."""
-    small(monkeypatch, "overlap", "capacity")
-    before = made.read_bytes()
-    target = tmp_path / "a" / "b"
-    code, text = said(capsys, "figures", "overlap", "capacity", "-r", made, "-o", target)
-    assert (
-        code == 0 and text == f"{target / 'overlap'}: pdf, svg, png, csv\n{target / 'capacity'}: pdf, svg, png, csv\n"
-    )
-    assert made.read_bytes() == before
-    run(TINY["training"], tmp_path / "other.db")
-    code, text = said(capsys, "figures", "capacity", "-r", tmp_path / "other.db", "-o", tmp_path)
-    assert (
-        code == 2 and text == f"qcqpbench: {tmp_path / 'other.db'}: has no run with a point for the figure capacity\n"
-    )
-
-
-@NEEDS_MATPLOTLIB
-def test_an_interrupt_ends_the_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(drawing, "fill", lambda *_: INTERRUPTED)
-    assert said(capsys, "figures", "training", "-o", tmp_path) == (INTERRUPTED, "")
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_missing_matplotlib_is_said_before_anything_is_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    code, text = said(capsys, "figures", "-o", tmp_path / "figures")
-    assert code == 2 and text == "qcqpbench: figures need the package matplotlib: pip install 'qcqpbench[figures]'\n"
-    assert not list(tmp_path.iterdir())
-
-
-@NEEDS_MATPLOTLIB
-@pytest.mark.parametrize(
-    ("words", "answer"),
-    [
-        (
-            ["capacities"],
-            "unknown figure 'capacities'; did you mean 'capacity'? allowed: capacity, information_capacity, ",
-        ),
-        (["training", "-o", "FOLDER/file"], "FOLDER/file: cannot be made: File exists"),
-        (["training", "-o", "FOLDER", "-r", "FOLDER/none.db"], "FOLDER/none.db: "),
-    ],
-)
-def test_what_is_wrong_is_one_line(
-    words: list[str], answer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "file").touch()
-    code, text = said(capsys, "figures", *(word.replace("FOLDER", str(tmp_path)) for word in words))
-    assert code == 2 and text.count("\n") == 1
-    assert text.startswith("qcqpbench: " + answer.replace("FOLDER", str(tmp_path)))
