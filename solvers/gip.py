@@ -15,13 +15,13 @@ from qcqpbench.solution import Solution
 from qcqpbench.solver import Budget, Run, TaskSolver
 from qcqpbench.status import Termination
 
-from ._gip_state import Batch, Passes, warm_up
+from ._gip_state import Batch, Passes, distinct, warm_up
 
 Array = NDArray[np.float64]
 Step = TypeVar("Step")
 
 # A Newton step takes about this many times as long as one of the warm-up.
-_NEWTON = 15
+_NEWTON = 10
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Gip(TaskSolver):
     """Maximize t + μ Σ ln(g − t) over W and t by Newton's method, g the stabilities, while μ goes from large to zero.
 
     starts      paths in lockstep: the given start and random ones, the best of which are followed to the end; by
-                default 10 and 9 more for each stability per weight
+                default 14 and 14 more for each stability per weight
     mu0         the first μ, in units of (typical stability)/(number of stabilities); the larger, the smoother
     shrink      what μ is multiplied with once a path has converged at it
     tol         KKT residual to stop at, in units of the typical stability
@@ -43,7 +43,7 @@ class Gip(TaskSolver):
 
     starts: int | None = None
     mu0: float = 0.5
-    shrink: float = 0.6
+    shrink: float = 0.4
     tol: float = 1e-9
     precision: Literal["mixed", "double"] = "mixed"
     max_iter: int = 500
@@ -70,7 +70,7 @@ class Gip(TaskSolver):
         warm, pace = W, _Pace(budget)
         for warm, margins in pace.while_time(warm_up(passes, W)):
             best = _report_better(warm, margins, best, budget)
-        batch = Batch(passes, warm, self.mu0, self.shrink, self.tol)
+        batch = Batch(passes, warm[distinct(passes, warm)], self.mu0, self.shrink, self.tol)
         pace.longest *= _NEWTON
         for _ in pace.while_time(batch.run(self.max_iter)):
             best = _report_better(batch.W, batch.margins, best, budget)
@@ -86,13 +86,13 @@ class Gip(TaskSolver):
             objective=float(task.margin(batch.W[k])),
             iterations=batch.iterations,
             multipliers=batch.multipliers(k),
-            details={"kkt_residual": float(batch.residual[k]), "path": k, "paths": len(W)},
+            details={"kkt_residual": float(batch.residual[k]), "paths": len(W), "distinct_paths": len(batch.W)},
         )
 
 
 def automatic_starts(task: MaxMargin) -> int:
     """The higher the load, the more optima there are, and the more differ by little only."""
-    return min(40, round(10 + 9 * task.labels.size / (task.n * task.m)))
+    return min(60, round(14 + 14 * task.labels.size / (task.n * task.m)))
 
 
 def batch_of_starts(start: Array, count: int, number: int = 0) -> Array:
