@@ -28,7 +28,8 @@ from qcqpbench.attempt import Attempt, random_start, solve
 from qcqpbench.certificate import certify_margin
 from qcqpbench.registry import solver
 from qcqpbench.solver import Budget
-from qcqpbench.solvers._gip_state import Batch, Passes, warm_up
+from qcqpbench.solvers._gip_passes import Passes, warm_up
+from qcqpbench.solvers._gip_state import Batch
 from qcqpbench.solvers.gip import batch_of_starts
 
 # gip's settings were chosen on sets 10 to 19, and after looks at 20 to 29; these had no part in it.

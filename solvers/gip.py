@@ -15,7 +15,8 @@ from qcqpbench.solution import Solution
 from qcqpbench.solver import Budget, Run, TaskSolver
 from qcqpbench.status import Termination
 
-from ._gip_state import Batch, Passes, distinct, warm_up
+from ._gip_passes import Passes, distinct, warm_up
+from ._gip_state import Batch
 
 Array = NDArray[np.float64]
 Step = TypeVar("Step")

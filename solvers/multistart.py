@@ -10,7 +10,7 @@ from qcqpbench.solution import Solution
 from qcqpbench.solver import Budget, Run, TaskSolver
 from qcqpbench.status import Termination
 
-from ._gip_state import Passes
+from ._gip_passes import Passes
 from .gip import Gip, automatic_starts, batch_of_starts
 
 
