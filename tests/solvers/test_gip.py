@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import qcqpbench
 from qcqpbench.attempt import random_start, solve
@@ -7,8 +8,12 @@ from qcqpbench.certificate import certify_margin
 from qcqpbench.maxmargin import MaxMargin
 from qcqpbench.registry import solver
 from qcqpbench.solver import Budget
+from qcqpbench.solvers._gip_passes import Passes, distinct, warm_up
+from qcqpbench.solvers.gip import batch_of_starts
 from qcqpbench.status import Termination
 from tests.conftest import MakeTask
+
+Array = NDArray[np.float64]
 
 
 @pytest.mark.parametrize("spec", ["m=20,p=30", "m=12,p=40,n=3", "m=15,p=60,ensemble=gaussian", "m=10,p=80,n=4"])
@@ -44,6 +49,40 @@ def test_precisions_and_paths_agree_with_ipopt(precision: str) -> None:
     task = qcqpbench.problem("covariance_perceptron[m=30,load=0.25,seed=1]")
     best = max(solve(task, "ipopt", random_start(task, k)).margin or -np.inf for k in range(5))
     assert solve(task, f"gip[precision={precision}]").margin == pytest.approx(best, rel=1e-6)
+
+
+@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_the_warm_up_climbs_and_knows_its_margins(make_task: MakeTask, n: int, symmetric: bool) -> None:
+    task = make_task(p=15, m=12, n=n)
+    if symmetric:
+        task = MaxMargin(task.patterns + task.patterns.swapaxes(1, 2), task.labels)
+    passes = Passes(task, mixed=True)
+    assert passes.symmetric == symmetric
+    points = list(warm_up(passes, batch_of_starts(random_start(task), 5)))
+    for W, margins in points:
+        assert np.linalg.norm(W, axis=2) == pytest.approx(1)
+        assert margins == pytest.approx(task.margin(W), abs=1e-5 * passes.unit)
+    first, last = (ascent(task, points[k][0], passes.unit) for k in (0, -1))
+    assert last.mean() < 0.2 * first.mean()
+
+
+def ascent(task: MaxMargin, W: Array, unit: float) -> Array:
+    """The length of the soft margin's gradient on the spheres, at the warm-up's last T."""
+    _, gradient = task.soft_margin_gradient(W, 1 / (0.3 * unit))
+    return np.linalg.norm(gradient - np.sum(gradient * W, axis=2, keepdims=True) * W, axis=(1, 2))
+
+
+def test_paths_that_ran_together_are_followed_once(make_task: MakeTask) -> None:
+    """Up to what leaves every stability as it is: the sign of all rows, their exchange if patterns are symmetric."""
+    task = make_task(p=5, m=12, n=2)
+    both = MaxMargin(task.patterns + task.patterns.swapaxes(1, 2), task.labels)
+    one, other = batch_of_starts(random_start(task), 2)
+    W = np.array([one, -one, other, one[::-1], one * [[1], [-1]]])
+    assert task.stabilities(W[1]) == pytest.approx(task.stabilities(one))
+    assert both.stabilities(W[3]) == pytest.approx(both.stabilities(one))
+    assert distinct(Passes(task, mixed=True), W) == [0, 2, 3, 4]
+    assert distinct(Passes(both, mixed=True), W) == [0, 2, 4]
 
 
 def odd_tasks(make_task: MakeTask, seed: int) -> MaxMargin:
