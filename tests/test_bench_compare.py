@@ -1,0 +1,73 @@
+"""`make bench-save` and `make bench-compare`, on a benchmark whose every round takes one tick of a clock of its own."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+BENCHMARK = """
+import itertools
+import pytest
+
+ticks = itertools.count()
+
+def tick():
+    return next(ticks)
+
+@pytest.mark.benchmark(timer=tick)
+def test_it(benchmark):
+    benchmark.pedantic(sum, ([],), rounds=3)
+"""
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[[str], tuple[int, str]]:
+    """What the Makefile has pytest do for a target, with this benchmark instead of ours: exit code and output."""
+    folder = tmp_path / "tests" / "benchmarks"
+    folder.mkdir(parents=True)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    shutil.copy(ROOT / "tests" / "benchmarks" / "conftest.py", folder)
+    (folder / "test_it.py").write_text(BENCHMARK)
+
+    def run(target: str) -> tuple[int, str]:
+        makefile = (ROOT / "Makefile").read_text()
+        recipe = re.search(rf"^{target}:.*\n(?:\t@.*\n)?\t\$\(PYTHON\) (.*)", makefile, re.MULTILINE)
+        assert recipe
+        command = [sys.executable, *recipe[1].split()]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    return run
+
+
+def change(folder: Path, change: Callable[[Any], object]) -> None:
+    """Change the saved run."""
+    (saved,) = folder.glob(".benchmarks/*/*.json")
+    content = json.loads(saved.read_text())
+    change(content)
+    saved.write_text(json.dumps(content))
+
+
+def test_a_minimum_may_grow_by_a_fifth(tmp_path: Path, make: Callable[[str], tuple[int, str]]) -> None:
+    code, text = make("bench-save")
+    assert code == 0, text
+    change(tmp_path, lambda saved: saved["benchmarks"][0]["stats"].update(min=1 / 1.19, mean=0.1, median=0.1, max=0.1))
+    code, text = make("bench-compare")
+    assert code == 0, text
+    change(tmp_path, lambda saved: saved["benchmarks"][0]["stats"].update(min=1 / 1.21, mean=9, median=9, max=9))
+    code, text = make("bench-compare")
+    assert code != 0 and "Performance has regressed" in text and "test_it" in text
+
+
+def test_another_machine_is_one_line(tmp_path: Path, make: Callable[[str], tuple[int, str]]) -> None:
+    assert make("bench-save")[0] == 0
+    change(tmp_path, lambda saved: saved["machine_info"]["cpu"].update(brand_raw="another"))
+    code, text = make("bench-compare")
+    assert code != 0 and len(text.strip().splitlines()) == 1 and "make bench-save" in text
