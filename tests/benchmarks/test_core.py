@@ -15,6 +15,8 @@ from qcqpbench.registry import family
 
 M, P = 100, 800
 
+pytestmark = pytest.mark.benchmark(group=f"covariance_perceptron[m={M},p={P}]")
+
 
 def compare(
     benchmark: Any, limit: float | None, work: Callable[[], object], need: Callable[[], object], rounds: int = 25
@@ -27,7 +29,7 @@ def compare(
             function()
             taken.append(perf_counter() - begin)
     benchmark.extra_info.update(ratio=min(seconds[work]) / min(seconds[need]), limit=limit)
-    benchmark.pedantic(work, rounds=3)
+    benchmark.pedantic(work, rounds=10)
 
 
 def test_margin_of_ten_candidates(benchmark: Any) -> None:
@@ -70,6 +72,7 @@ def test_encoding_memory(benchmark: Any, name: str, ensemble: str) -> None:
     benchmark.pedantic(formulation(name).encode, (task,), rounds=3)
 
 
+@pytest.mark.benchmark(group="import")
 @pytest.mark.parametrize("statement", ["import qcqpbench", "from qcqpbench import *"])
 def test_import(benchmark: Any, statement: str) -> None:
     """Against importing NumPy and SciPy, in fresh interpreters in turns, without their own start.

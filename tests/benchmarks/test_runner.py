@@ -17,6 +17,8 @@ from tests.hostile import Hostile, Kind, install
 SPEC = "covariance_perceptron[m=10,p=20,seed=1]"
 RUNS = 2000
 
+pytestmark = pytest.mark.benchmark(group=SPEC)
+
 
 @pytest.fixture(autouse=True)
 def with_hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
@@ -66,4 +68,4 @@ def test_deadline(benchmark: Any, kind: Kind) -> None:
             attempt = worker.attempt(task, Hostile(kind), time_limit=limit).attempt
             late.append((attempt.solve_seconds or 0.0) - limit)
         benchmark.extra_info.update(ratio=max(late) / 0.5, limit=1.0)
-        benchmark.pedantic(worker.attempt, (task, Hostile()), rounds=3)
+        benchmark.pedantic(worker.attempt, (task, Hostile()), rounds=20)
