@@ -4,13 +4,16 @@ import inspect
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks import core, solving
+from qcqpbench import solve
 from qcqpbench.registry import solvers
+from qcqpbench.status import PointStatus
 
 ROOT = Path(__file__).parents[1]
 TINY = "covariance_perceptron[m=4,load=1]"
@@ -69,11 +72,21 @@ def test_solve_and_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(solving, "solvers", lambda: {"slsqp": None, "trust_constr": None})
     attempts = solving.Gaps().setup_cache()
     assert {name: len(runs) for name, runs in attempts.items()} == {"slsqp": 2, "trust_constr": 2}
-    gaps = run(solving.Gaps, attempts, "slsqp")
-    best = max(each.kappa_bar or 0.0 for each in attempts["slsqp"])
-    assert gaps["track_gap_to_best_known"] == solving.BEST_KNOWN - best
-    assert math.isfinite(gaps["track_gap_to_theory"])
-    assert gaps["track_unsolved"] in (0.0, 0.5, 1.0)
+    assert all(math.isfinite(gap) for gap in run(solving.Gaps, attempts, "slsqp").values())
+
+
+def test_only_feasible_points_with_a_positive_margin_count() -> None:
+    attempt = solve(core.make_task(TINY), "slsqp")
+    found = [
+        (PointStatus.FEASIBLE, 0.5),
+        (PointStatus.FEASIBLE, -0.1),
+        (PointStatus.INFEASIBLE, 0.9),
+        (PointStatus.NONE, None),
+    ]
+    attempts = [replace(attempt, point_status=status, kappa_bar=kappa_bar) for status, kappa_bar in found]
+    # Theory's κ̄ at load 1, and the best margin that is known of the problem asv runs.
+    wanted = {"track_gap_to_theory": 0.5343, "track_gap_to_best_known": 0.2913, "track_unsolved": 0.75}
+    assert run(solving.Gaps, {"slsqp": attempts}, "slsqp") == wanted
 
 
 def test_a_solver_that_is_missing_is_skipped() -> None:
