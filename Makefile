@@ -41,11 +41,10 @@ bench-compare: setup  ## run tests/benchmarks and fail if a minimum is 20 % abov
 	$(PYTHON) -m pytest tests/benchmarks --benchmark-only --benchmark-compare --benchmark-compare-fail=min:20%
 
 # asv keeps what it knows of the machine in the home directory. ASV=--quick runs everything once.
-asv: export HOME := $(CURDIR)/.asv
 asv: setup  ## measure the current commit with asv, in .venv, and write .asv/html
-	$(VENV)/bin/asv machine --yes >/dev/null
-	$(VENV)/bin/asv run --environment existing:$(CURDIR)/$(PYTHON) --set-commit-hash $$(git rev-parse HEAD) $(ASV)
-	$(VENV)/bin/asv publish
+	HOME=$(CURDIR)/.asv $(VENV)/bin/asv machine --yes >/dev/null
+	HOME=$(CURDIR)/.asv $(VENV)/bin/asv run --environment existing:$(CURDIR)/$(PYTHON) --set-commit-hash $$(git rev-parse HEAD) $(ASV)
+	HOME=$(CURDIR)/.asv $(VENV)/bin/asv publish
 
 # In an environment of its own, so that nothing installed by hand is pinned.
 constraints:  ## pin the newest versions of everything in constraints.txt

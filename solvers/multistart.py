@@ -1,4 +1,4 @@
-"""gip again and again, from ever new random starts, until the time is over: for best known margins. docs/gip.md"""
+"""Several rounds of gip, each from new random starts, while there is time: for best known margins. docs/gip.md"""
 
 from dataclasses import dataclass, replace
 
@@ -22,7 +22,7 @@ class Multistart(TaskSolver):
     """
 
     name = "multistart"
-    drives = "gip, as often as the time allows"
+    drives = "gip, several rounds while there is time"
     citation = "qcqpbench, docs/gip.md"
 
     rounds: int = 4
