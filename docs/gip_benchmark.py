@@ -104,20 +104,24 @@ def fastest(call: Callable[[], object], repeats: int = 7) -> float:
     return min(times)
 
 
-def per_iteration(problem: Any, starts: int) -> float:
-    """Seconds of a Newton iteration while all paths are on their way, after the warm-up."""
+def per_iteration(problem: Any) -> tuple[float, float]:
+    """Seconds of a Newton iteration after the warm-up: of a path alone, the mean of 16, and of all 16 in lockstep."""
     passes = Passes(problem, mixed=True)
-    *_, (W, _) = warm_up(passes, batch_of_starts(random_start(problem), starts))
-    steps = 0
+    *_, (W, _) = warm_up(passes, batch_of_starts(random_start(problem), 16))
 
-    def iterate() -> None:
-        nonlocal steps
-        batch, steps = Batch(passes, W.copy(), 0.5, 0.4, 1e-9), 0
-        for _ in range(6):
-            steps += int(batch.live.sum())
-            batch.iterate()
+    def iteration(W: Any) -> float:
+        steps = 0
 
-    return fastest(iterate, 5) / steps * starts
+        def iterate() -> None:
+            nonlocal steps
+            batch, steps = Batch(passes, W.copy(), 0.5, 0.4, 1e-9), 0
+            for _ in range(6):
+                steps += int(batch.live.sum())
+                batch.iterate()
+
+        return fastest(iterate, 5) / steps * len(W)
+
+    return mean(iteration(W[k : k + 1]) for k in range(16)), iteration(W)
 
 
 def floor(problem: Any) -> float:
@@ -151,13 +155,12 @@ def iteration() -> None:
     times = {}
     for m, load in ((50, 1), (100, 1), (100, 2), (100, 3), (200, 1), (400, 1)):
         problem = task(load, 0, m)
-        one, least = per_iteration(problem, 1), floor(problem)
-        batch = per_iteration(problem, 16) / one if m == 100 else np.nan
+        (one, batch), least = per_iteration(problem), floor(problem)
         times[m, load] = one
-        cell = "" if np.isnan(batch) else f"{batch:.1f}"
         space = " | ".join(f"{memory(problem, spec):.2f}" for spec in ("gip[starts=1,max_iter=2]", "gip[max_iter=2]"))
         print(
-            f"| {m} | {load} | {1e3 * one:.2f} | {1e3 * least:.2f} | {one / least:.2f} | {cell} | {space} |", flush=True
+            f"| {m} | {load} | {1e3 * one:.2f} | {1e3 * least:.2f} | {one / least:.2f} | {batch / one:.1f} | {space} |",
+            flush=True,
         )
     sizes = np.array([50, 100, 200, 400])
     slope = np.polyfit(np.log(sizes), np.log([times[m, 1] for m in sizes.tolist()]), 1)[0]
