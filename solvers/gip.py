@@ -30,7 +30,7 @@ class Gip(TaskSolver):
     """Maximize t + μ Σ ln(g − t) over W and t by Newton's method, g the stabilities, while μ goes from large to zero.
 
     starts      paths in lockstep: the given start and random ones, the best of which are followed to the end; by
-                default 12 and 14 more for each stability per weight
+                default 8 and 24 more for each stability per weight, at most 42
     mu0         the first μ, in units of (typical stability)/(number of stabilities); the larger, the smoother
     shrink      what μ is multiplied with once a path has converged at it
     tol         KKT residual to stop at, in units of the typical stability
@@ -93,7 +93,7 @@ class Gip(TaskSolver):
 
 def automatic_starts(task: MaxMargin) -> int:
     """The higher the load, the more optima there are, and the more differ by little only."""
-    return min(60, round(12 + 14 * task.labels.size / (task.n * task.m)))
+    return min(42, round(8 + 24 * task.labels.size / (task.n * task.m)))
 
 
 def batch_of_starts(start: Array, count: int, number: int = 0) -> Array:
