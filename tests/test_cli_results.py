@@ -105,6 +105,7 @@ def test_a_point_that_was_changed_is_noticed(results: Path, capsys: pytest.Captu
 def test_rows_of_schema_1_are_verified_without_x(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with changed(results) as connection:
         connection.execute("ALTER TABLE payload DROP COLUMN x")
+        connection.execute("ALTER TABLE run DROP COLUMN best_known")
         connection.execute("PRAGMA user_version = 1")
     assert said(capsys, "verify", results) == (0, [f"{results}: 6 rows, 6 points judged again: all as stored"])
 
@@ -264,7 +265,7 @@ def test_sysinfo(capsys: pytest.CaptureFixture[str]) -> None:
 def test_list_suites(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "suites", "--json"]) == 0
     found = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
-    assert sorted(found) == ["default", "global", "paper", "scaling", "smoke"]
+    assert sorted(found) == ["capacity", "default", "global", "paper", "scaling", "smoke"]
     assert found["scaling"]["runs"] == found["scaling"]["problems"] * 2
     assert main(["list", "suites"]) == 0
     assert "gip and ipopt as problems grow" in capsys.readouterr().out

@@ -217,7 +217,7 @@ MISTAKES = [
     (BASE.replace("[0.5, 1]", "[]"), 7, "load = [] is an empty grid; right is at least one value"),
     (BASE.replace("[0.5, 1]", "[0.5, -1]"), 7, "load=-1.0 is not allowed; right is a positive number"),
     (BASE.replace("[0.5, 1]", "[0.5, [1]]"), 7, "right is a value or a list of them"),
-    (BASE.replace('"gip"', '"gyp"'), 10, "unknown solver 'gyp'; did you mean 'gip'? allowed: cvxpy_alternating"),
+    (BASE.replace('"gip"', '"gyp"'), 10, "unknown solver 'gyp'; did you mean 'gip'? allowed: certificate"),
     (BASE.replace('"gip"', '["gip", "gyp"]'), 10, "unknown solver 'gyp'"),
     (BASE + "start = 3\n", 11, "unknown key of gip 'start'; did you mean 'starts'? allowed: "),
     (BASE + "starts = -3\n", 11, "starts = -3 is not allowed"),
@@ -264,7 +264,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_the_suites_that_ship() -> None:
-    assert suites() == ["default", "global", "paper", "scaling", "smoke"]
+    assert suites() == ["capacity", "default", "global", "paper", "scaling", "smoke"]
     for name in suites():
         suite = load_suite(name)
         assert suite.about and suite.name == name
