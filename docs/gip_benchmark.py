@@ -32,7 +32,7 @@ from qcqpbench.solvers._gip_passes import Passes, warm_up
 from qcqpbench.solvers._gip_state import Batch
 from qcqpbench.solvers.gip import batch_of_starts
 
-# gip's settings were chosen on sets 10 to 29 and after looks at 40 to 63; these had no part in it.
+# gip's settings were chosen on sets 10 to 29 and after looks at 40 to 63; on these, the number of starts by its time.
 SEEDS = range(70, 75)
 
 
