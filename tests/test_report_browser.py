@@ -64,7 +64,7 @@ def page(browser: Any, report: Path) -> Iterator[Any]:
     visit = Visit(browser, report)
     yield visit.page
     assert visit.troubles == []
-    assert set(visit.requests) == {report.as_uri()}
+    assert visit.requests == [report.as_uri()]
     visit.context.close()
 
 
@@ -207,28 +207,27 @@ def test_a_command_is_copied(page: Any) -> None:
     )
 
 
-def test_plots_and_tables_download(page: Any) -> None:
-    def saved(label: str) -> str:
+def test_plots_and_tables_download(browser: Any, report: Path) -> None:
+    def saved(page: Any, label: str) -> str:
         with page.expect_download() as waiting:
             page.get_by_label(label, exact=True).click()
         return Path(waiting.value.path()).read_text(encoding="utf-8")
 
     for name in PLOTS:
         # Chromium asks before the eleventh download of a visit.
-        page.reload()
-        page.wait_for_selector("html[data-ready]", state="attached")
-        title = page.inner_text(f"#plot-{name} h3")
-        text = saved(f"Download {title} as SVG")
+        visit = Visit(browser, report).page
+        title = visit.inner_text(f"#plot-{name} h3")
+        text = saved(visit, f"Download {title} as SVG")
         drawing = ElementTree.fromstring(text)
         assert drawing.tag == "{http://www.w3.org/2000/svg}svg" and len(list(drawing.iter())) > 30
         assert "var(" not in text and "NaN" not in text and "Limits: " in text
-        data = list(csv.DictReader(io.StringIO(saved(f"Download the data of {title} as CSV"))))
+        data = list(csv.DictReader(io.StringIO(saved(visit, f"Download the data of {title} as CSV"))))
         assert "solver0" in {each["series"].split(" ")[0] for each in data} and len(data) > 10, name
         if name == "capacity":
             assert {"theory", "best known to bound"} <= {each["series"] for each in data}
-    runs = list(csv.DictReader(io.StringIO(saved("Download the runs as CSV"))))
+    runs = list(csv.DictReader(io.StringIO(saved(visit, "Download the runs as CSV"))))
     assert len(runs) == 332 and all(each["command"].startswith("qcqpbench run") for each in runs)
-    table = list(csv.DictReader(io.StringIO(saved("Download Solvers at a glance as CSV"))))
+    table = list(csv.DictReader(io.StringIO(saved(visit, "Download Solvers at a glance as CSV"))))
     assert [each["solver"] for each in table] == [HARMFUL, "liar", *(f"solver{k}" for k in range(5))]
 
 
