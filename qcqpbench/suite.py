@@ -189,7 +189,7 @@ def _files(path: Path) -> list[str]:
     if not path.is_dir():
         require(path.is_file(), f"{path}: no such file or folder")
         return [str(path)]
-    found = sorted(str(each) for each in path.rglob("*") if each.suffix in FORMATS and each.is_file())
+    found = sorted(str(each) for each in path.rglob("*") if is_file(str(each)) and each.is_file())
     require(bool(found), f"{path}: holds no problem; allowed are files of {', '.join(FORMATS)}")
     return found
 

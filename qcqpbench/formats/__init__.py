@@ -1,14 +1,18 @@
 """Problems in files, one module per file format; the file's suffix says which."""
 
+import gzip
 from pathlib import Path
 from types import ModuleType
 
 from ..errors import QcqpbenchError, require
 from ..maxmargin import MaxMargin
 from ..qcqp import QCQP
-from . import npz
+from . import npz, qplib
+from ._text import GZIP
 
-FORMATS = {".npz": npz}
+_TEXTS = {".qplib": qplib}
+# By how a file's name ends; text may be compressed.
+FORMATS: dict[str, ModuleType] = {".npz": npz, **_TEXTS, **{suffix + GZIP: _TEXTS[suffix] for suffix in _TEXTS}}
 
 
 def read(path: str | Path) -> MaxMargin | QCQP:
@@ -32,7 +36,11 @@ def write(problem: MaxMargin | QCQP, path: str | Path) -> None:
     try:
         try:
             with part.open("wb") as file:
-                writer.write(problem, file)
+                if path.suffix == GZIP:
+                    with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
+                        writer.write(problem, packed)
+                else:
+                    writer.write(problem, file)
             part.replace(path)
         finally:
             part.unlink(missing_ok=True)
@@ -43,6 +51,7 @@ def write(problem: MaxMargin | QCQP, path: str | Path) -> None:
 
 
 def _format(path: Path) -> ModuleType:
-    if path.suffix not in FORMATS:
-        raise QcqpbenchError(f"{path}: unknown file format {path.suffix!r}; allowed: {', '.join(FORMATS)}")
-    return FORMATS[path.suffix]
+    for suffix, module in FORMATS.items():
+        if path.name.endswith(suffix):
+            return module
+    raise QcqpbenchError(f"{path}: unknown file format {path.suffix!r}; allowed: {', '.join(FORMATS)}")
