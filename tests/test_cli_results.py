@@ -265,7 +265,7 @@ def test_sysinfo(capsys: pytest.CaptureFixture[str]) -> None:
 def test_list_suites(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "suites", "--json"]) == 0
     found = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
-    assert sorted(found) == ["capacity", "default", "global", "paper", "scaling", "smoke"]
+    assert sorted(found) == ["best_known", "capacity", "default", "global", "paper", "scaling", "smoke"]
     assert found["scaling"]["runs"] == found["scaling"]["problems"] * 2
     assert main(["list", "suites"]) == 0
     assert "gip and ipopt as problems grow" in capsys.readouterr().out
