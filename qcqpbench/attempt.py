@@ -21,11 +21,13 @@ from .registry import solver as named_solver
 from .solution import Solution
 from .solver import Budget, QCQPSolver, Solver, Watch
 from .status import Availability, PointStatus, Termination
-from .verify import Finding, verify
+from .verify import OF_TASK, Finding, verify
 
 Array = NDArray[np.float64]
 # To verify all that a killed run has reported could take longer than the run.
 _LAST_POINTS = 32
+# Bounds further apart than this say nothing about where solutions are.
+_WIDEST = 1e6
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +35,7 @@ class Attempt:
     """Everything about one run of one solver. What has no value is None.
 
     margin, kappa_bar, overlap       found by the suite at the point the solver returned, rows scaled to unit length
+    test_accuracy                    the same, of a task with held-out trials
     objective, violation, …          found by the suite, of the QCQP the solver saw
     claimed_objective                what the solver said
     best_known                       the best objective (of a task: margin) that was published for the problem
@@ -58,6 +61,7 @@ class Attempt:
     violation: float | None = None
     relative_violation: float | None = None
     overlap: float | None = None
+    test_accuracy: float | None = None
     bound: float | None = None
     gap: float | None = None
     best_known: float | None = None
@@ -97,14 +101,24 @@ def certify(task: MaxMargin, solver: str | Solver = "gip", time_limit: float = m
 
 def random_start(problem: MaxMargin | QCQP, number: int = 0, seed: int = 0) -> Array:
     """Start number 0, 1, … of a problem: unit rows in random directions for a task; for a QCQP its own start first,
-    then points drawn normally and moved within the bounds of the variables."""
+    then points drawn uniformly between the bounds of the variables.
+
+    A variable without two bounds, or with bounds further apart than _WIDEST, is drawn normally around the value next
+    to 0 that it may have, and away from the bound if that is one.
+    """
     require(number >= 0, f"start number {number} is not allowed; right is 0, 1, …")
     bits = random.stream(seed, "starts", number)
     if isinstance(problem, MaxMargin):
         return unit_rows(random.normals(bits, np.empty((problem.n, problem.m))))
     if number == 0 and problem.start is not None:
         return problem.start
-    return np.clip(random.normals(bits, np.empty(problem.n_variables)), problem.x_lower, problem.x_upper)
+    lower, upper = problem.x_lower, problem.x_upper
+    near, step = np.clip(0.0, lower, upper), random.normals(bits, np.empty(problem.n_variables))
+    point = near + np.where(near == lower, abs(step), np.where(near == upper, -abs(step), step))
+    boxed = upper <= lower + _WIDEST
+    share = random.uniforms(bits, int(boxed.sum()))
+    point[boxed] = lower[boxed] + share * (upper[boxed] - lower[boxed])
+    return np.clip(point, lower, upper)
 
 
 def solve(
@@ -293,7 +307,7 @@ def _judge(
             try:
                 x, point = point, form.decode(problem, point)
                 of_task = verify(problem, point)
-                found = replace(found, margin=of_task.margin, kappa_bar=of_task.kappa_bar, overlap=of_task.overlap)
+                found = replace(found, **{name: getattr(of_task, name) for name in OF_TASK})
             except QcqpbenchError:
                 found, point, x = Finding(PointStatus.INVALID), None, None
         trace = tuple((seconds, form.decode(problem, at)) for seconds, at in trace if _has_directions(problem, at))

@@ -26,6 +26,10 @@ class Family(Parametrized, ABC):
 
     name: ClassVar[str]
 
+    def members(self) -> list["Family"]:
+        """The problems that a spec stands for in a suite, one family each: of most it is itself."""
+        return [self]
+
     @abstractmethod
     def generate(self) -> MaxMargin | QCQP:
         """Make the problem."""

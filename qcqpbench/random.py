@@ -39,6 +39,11 @@ def sparse_signs(bits: np.random.PCG64, rows: int, columns: int, f: float) -> ND
     return values
 
 
+def uniforms(bits: np.random.PCG64, count: int) -> Array:
+    """count values in [0, 1), one word of the stream for each."""
+    return (_signed_uniforms(bits.random_raw(count)) + 1) / 2
+
+
 def normals(bits: np.random.PCG64, out: Array, deviation: float = 1.0) -> Array:
     """Fill out with normal numbers of mean 0 by Marsaglia's polar method; a longer draw begins with the shorter one."""
     result = out.reshape(-1)

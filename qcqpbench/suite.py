@@ -179,10 +179,10 @@ def _fits(problem: str, where: Mapping[str, Sequence[Any]]) -> bool:
 
 
 def expand_problem(text: str) -> list[str]:
-    """A spec with all its parameters, or a file; a folder stands for the files in it."""
+    """A spec with all its parameters, or a file; a folder stands for the files in it, a library for its instances."""
     if is_file(text) or (text not in families() and Path(text).is_dir()):
         return _files(Path(text))
-    return [family(text).spec]
+    return [each.spec for each in family(text).members()]
 
 
 def _files(path: Path) -> list[str]:
@@ -268,7 +268,9 @@ class _File:
                 alone = isinstance(block["file"], str) and len(block) == 1
                 require(alone, "file must be text, a file or a folder, and stand alone: a file has no parameters")
                 return _files(self.path.parent / block["file"])
-        return [family(spec).spec for spec in self._specs("problem", number, block, families(), ("name", "file"))]
+        specs = list(self._specs("problem", number, block, families(), ("name", "file")))
+        with self._at("name", "problem", number):
+            return [each.spec for spec in specs for each in family(spec).members()]
 
     def _entries(
         self, number: int, block: dict[str, Any], settings: Settings, problems: Sequence[str]

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import qcqpbench
 from qcqpbench.attempt import random_start, solve
@@ -67,6 +68,22 @@ def test_starts_differ_and_repeat() -> None:
     assert not np.allclose(starts[0], starts[1])
     assert np.array_equal(starts[2], random_start(TASK, 2))
     assert BOXED.violation(random_start(BOXED, 5)) == 0
+
+
+def test_starts_of_a_qcqp_fill_the_box_and_keep_off_a_single_bound() -> None:
+    inf, wide = np.inf, np.finfo(float).max
+    lower = [10.0, -inf, 0.0, 5.0, -inf, -2.0, -wide, 1.5]
+    upper = [90.0, inf, inf, inf, -7.0, inf, wide, 1.5]
+    problem = QCQP.from_matrices((np.eye(8), None, 0.0), x_lower=lower, x_upper=upper)
+    starts = np.array([random_start(problem, number) for number in range(1000)])
+    assert (starts >= lower).all() and (starts <= upper).all()
+    assert stats.kstest(starts[:, 0], "uniform", (10, 80)).pvalue > 0.01
+    for k, draw in ((1, starts[:, 1]), (2, starts[:, 2]), (3, starts[:, 3] - 5), (4, -7 - starts[:, 4])):
+        assert stats.kstest(draw, "norm" if k == 1 else "halfnorm").pvalue > 0.01, k
+    assert stats.kstest(starts[:, 5].clip(-1.9), lambda x: np.where(x < -1.9, 0, stats.norm.cdf(x))).pvalue > 0.01
+    assert stats.kstest(starts[:, 6], "norm").pvalue > 0.01
+    assert set(starts[:, 7]) == {1.5}
+    assert abs(np.corrcoef(starts[:, :7].T) - np.eye(7)).max() < 0.15
 
 
 def test_the_start_of_a_problem_comes_first() -> None:

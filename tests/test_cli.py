@@ -9,6 +9,7 @@ import pytest
 import qcqpbench
 from qcqpbench import QCQP, MaxMargin, QcqpbenchError, formulation, problem, read, theory, write
 from qcqpbench.cli import main
+from qcqpbench.registry import families
 
 SCRIPT = Path(sys.executable).with_name("qcqpbench")
 SMALL = "covariance_perceptron[m=4,p=3]"
@@ -28,11 +29,10 @@ def test_list_names_families_and_parameters(capsys: pytest.CaptureFixture[str]) 
 def test_list_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "problems", "--json"]) == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
-    assert sorted(rows) == ["classical_perceptron", "covariance_perceptron", "parity"]
+    assert list(rows) == list(families())
     assert rows["covariance_perceptron"]["parameters"]["m"] == {"is": "whole number", "default": 100}
-    for name, row in rows.items():
-        assert row["about"]
-        assert problem(f"{name}[m=3,p=2]").metadata.spec is not None
+    assert rows["library"]["parameters"]["path"] == {"is": "text", "default": None}
+    assert all(row["about"] for row in rows.values())
 
 
 def theory_rows(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, float]]:

@@ -7,6 +7,7 @@ from scipy import stats
 
 from qcqpbench import QCQP, MaxMargin, QcqpbenchError, problem, theory
 from qcqpbench.registry import families, family
+from qcqpbench.spec import parameters_of
 
 TASKS = [
     "covariance_perceptron[m=5,ensemble=paper",
@@ -256,7 +257,9 @@ def test_an_instance_knows_its_theory() -> None:
 
 
 def test_every_family_is_found() -> None:
-    assert list(families()) == ["classical_perceptron", "covariance_perceptron", "parity"]
+    found = [name for name, kind in families().items() if "p" in (field.name for field, _ in parameters_of(kind))]
+    assert found == ["classical_perceptron", "covariance_perceptron", "parity"]
+    assert "library" in families()
 
 
 BIG = 10**12
@@ -295,7 +298,7 @@ BIG = 10**12
         (f"classical_perceptron[m={BIG**3},p=1]", "more than there is"),
         ("covariance_perceptro", "did you mean 'covariance_perceptron'"),
         ("perceptron", "did you mean"),
-        ("nothing", "allowed: classical_perceptron, covariance_perceptron, parity"),
+        ("nothing", "allowed: classical_perceptron, covariance_perceptron, library, parity"),
     ],
 )
 def test_wrong_specs(spec: str, message: str) -> None:
