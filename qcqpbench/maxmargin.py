@@ -22,6 +22,7 @@ class MaxMargin:
     labels     ζ, shape (p, N) of ±1; the N = n(n−1)/2 columns are the pairs (0,1), (0,2), …, (n−2,n−1)
     trusted    the maker vouches that every pattern is finite: saves the pass over them that checks it
     scale      unit of the rescaled margin κ̄ = κ / scale; √(f c²) for the paper's ensemble
+    held_out   trials to test W on, patterns and labels as above: part of the id, not of what is maximized
 
     Every method that takes W, shape (n, m), takes a batch as well, shape (b, n, m), and then returns b results. W is
     used as it is given: κ is the task's only when the rows have unit length, see `unit_rows`. One evaluation of a batch
@@ -33,6 +34,7 @@ class MaxMargin:
     scale: float = 1.0
     metadata: Metadata = field(default_factory=Metadata)
     trusted: InitVar[bool] = False
+    held_out: "MaxMargin | None" = None
 
     def __post_init__(self, trusted: bool) -> None:
         object.__setattr__(self, "patterns", locked(self.patterns, np.float64, "patterns"))
@@ -54,6 +56,14 @@ class MaxMargin:
         require(trusted or _is_finite(self.patterns), "patterns hold a value that is not finite")
         require(np.isfinite(self.scale) and self.scale > 0, f"scale={self.scale} must be positive")
         object.__setattr__(self, "labels", locked(labels, np.int8, "labels"))
+        if self.held_out is not None:
+            shapes = [(task.m, task.labels.shape[1]) for task in (self, self.held_out)]
+            require(
+                shapes[0] == shapes[1],
+                f"held-out trials have {shapes[1]} inputs and pairs of outputs, needed: {shapes[0]}",
+            )
+            held_out = MaxMargin(self.held_out.patterns, self.held_out.labels, self.scale, trusted=True)
+            object.__setattr__(self, "held_out", held_out)
 
     @property
     def p(self) -> int:
@@ -83,8 +93,9 @@ class MaxMargin:
 
     @cached_property
     def id(self) -> str:
-        """sha256 of patterns, labels and scale."""
-        return digest("maxmargin", self.patterns, self.labels, np.array(float(self.scale)))
+        """sha256 of patterns, labels and scale, and of the held-out trials if there are any."""
+        rest = () if self.held_out is None else (self.held_out.id,)
+        return digest("maxmargin", self.patterns, self.labels, np.array(float(self.scale)), *rest)
 
     @cached_property
     def smallest_eigenvalue(self) -> float:
@@ -162,6 +173,18 @@ class MaxMargin:
         signed = np.swapaxes(weights * self.labels, -1, -2)
         mixed = signed.reshape(-1, self.p) @ self.patterns.reshape(self.p, -1)
         return mixed.reshape(*signed.shape[:-1], self.m, self.m)
+
+    def test_accuracy(self, W: ArrayLike) -> float | None:
+        """The share of held-out trials whose own labels ζ have a larger Σ_{i<j} ζ_ij Q_ij than all other labels there
+        are: a class is what has the same labels. For n = 2 and two classes, ζQ > 0. None without held-out trials."""
+        if self.held_out is None:
+            return None
+        own = self.held_out.stabilities(W)
+        codes = np.unique(np.concatenate([self.labels, self.held_out.labels]), axis=0)
+        scores = (own * self.held_out.labels) @ codes.T
+        is_own = (self.held_out.labels[:, None] == codes).all(axis=2)
+        rivals = np.where(is_own, -np.inf, scores).max(axis=1)
+        return float((scores[is_own] > rivals).mean())
 
     def overlaps(self, W: ArrayLike) -> Array:
         """R_ij = w_i·w_j of the pairs i < j, shape (N,); theory says 0 for large m."""

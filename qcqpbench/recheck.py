@@ -12,9 +12,8 @@ from .maxmargin import MaxMargin
 from .qcqp import QCQP
 from .registry import solver
 from .store import Array, Row, Store
-from .verify import verify
+from .verify import OF_TASK, verify
 
-_OF_TASK = ("margin", "kappa_bar", "overlap")
 _OF_QCQP = ("objective", "violation", "relative_violation")
 
 
@@ -47,8 +46,8 @@ class Checked:
 def recheck(store: Store) -> Iterator[Checked]:
     """Judge the points of all rows again, problem by problem, each problem being made once.
 
-    margin, kappa_bar and overlap are compared for tasks; objective, violation and point_status of the QCQP that the
-    solver saw, but for rows of a formulation from files of schema 1, which did not keep x.
+    margin, kappa_bar, overlap and test_accuracy are compared for tasks; objective, violation and point_status of the
+    QCQP that the solver saw, but for rows of a formulation from files of schema 1, which did not keep x.
     """
     for text, group in groupby(store.rows(all_rows=True, order="problem"), key=lambda row: str(row["problem"])):
         rows = list(group)
@@ -85,7 +84,7 @@ def _judge(
         # A solver of somebody else's that is not installed here: nobody knows its tolerance.
         tolerance = {}
     found = verify(problem, point, **tolerance)
-    names = _OF_TASK if isinstance(problem, MaxMargin) else _OF_QCQP
+    names = OF_TASK if isinstance(problem, MaxMargin) else _OF_QCQP
     values = {name: getattr(found, name) for name in names}
     if x is not None:
         found = verify(seen, x, **tolerance)

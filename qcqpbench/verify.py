@@ -12,6 +12,9 @@ from .status import PointStatus
 
 Array = NDArray[np.float64]
 
+# What a finding says of a task.
+OF_TASK = ("margin", "kappa_bar", "overlap", "test_accuracy")
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -22,6 +25,7 @@ class Finding:
     relative_violation   the same, each divided by max(1, |bound|): rows of tiny coefficients want scaling beforehand
     margin, kappa_bar    of a task: κ of the unit rows, and κ/scale
     overlap              of a task: the largest |w_i·w_j|
+    test_accuracy        of a task with held-out trials: the share of them that is classified right
     """
 
     point_status: PointStatus
@@ -31,6 +35,7 @@ class Finding:
     margin: float | None = None
     kappa_bar: float | None = None
     overlap: float | None = None
+    test_accuracy: float | None = None
 
 
 def verify(problem: QCQP | MaxMargin, x: ArrayLike | None, tolerance: float = 1e-6) -> Finding:
@@ -57,6 +62,7 @@ def _verify_task(task: MaxMargin, W: Array) -> Finding:
         margin=margin,
         kappa_bar=margin / task.scale,
         overlap=float(np.abs(task.overlaps(W)).max()),
+        test_accuracy=task.test_accuracy(W),
     )
 
 

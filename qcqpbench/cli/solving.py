@@ -55,6 +55,8 @@ def _solve(options: argparse.Namespace) -> int:
         blank(task, each)
     attempts: list[Attempt] = []
     values = ["margin", "kappa_bar", "kappa_bar_theory"] if isinstance(task, MaxMargin) else ["objective"]
+    if isinstance(task, MaxMargin) and task.held_out is not None:
+        values.append("test_accuracy")
     proofs = ["bound", "gap"] if any(each.scope is not Scope.LOCAL for _, each in chosen) else []
     columns = ["start", "termination", "point_status", *values, *proofs, "violation", "overlap", "iterations"]
     columns += ["build_seconds", "solve_seconds"]

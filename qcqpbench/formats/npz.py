@@ -21,6 +21,7 @@ from ..qcqp import QCQP
 FORMAT = "qcqpbench"
 SCHEMA = 1
 
+_HELD_OUT = ("held_out_patterns", "held_out_labels")
 _MATRICES = ("quadratic", "linear")
 _NAMES = ("variable_names", "constraint_names")
 _VECTORS = ("lower", "upper", "x_lower", "x_upper")
@@ -46,6 +47,9 @@ def write(problem: MaxMargin | QCQP, file: IO[bytes]) -> None:
         header |= {"kind": "maxmargin", "scale": problem.scale}
         header["notes"]["smallest_eigenvalue"] = problem.smallest_eigenvalue
         arrays |= {"patterns": problem.patterns, "labels": problem.labels}
+        if problem.held_out is not None:
+            rest = problem.held_out.patterns, problem.held_out.labels
+            arrays |= dict(zip(_HELD_OUT, rest, strict=True))
     else:
         header |= {
             "kind": "qcqp",
@@ -101,7 +105,9 @@ def _problem(header: dict[str, Any], content: dict[str, NDArray[Any]]) -> MaxMar
         notes=header["notes"],
     )
     if header["kind"] == "maxmargin":
-        return MaxMargin(content["patterns"], content["labels"], header["scale"], metadata)
+        rest = [content[name] for name in _HELD_OUT if name in content]
+        held_out = MaxMargin(rest[0], rest[1], header["scale"]) if rest else None
+        return MaxMargin(content["patterns"], content["labels"], header["scale"], metadata, held_out=held_out)
     require(header["kind"] == "qcqp", f"holds a {header['kind']}, this qcqpbench reads maxmargin and qcqp")
     vectors = {name: content[name] for name in _VECTORS}
     c, n = len(vectors["lower"]), len(vectors["x_lower"])
