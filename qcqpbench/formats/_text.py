@@ -5,7 +5,7 @@ import gzip
 import os
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -15,6 +15,8 @@ from ..errors import QcqpbenchError
 # declares, such as its number of variables, is bounded apart.
 MOST_BYTES = 1 << 29
 MOST_IN_A_LINE = 1 << 20
+# A short line takes as long to read as one of so many bytes.
+LEAST_OF_A_LINE = 16
 # Text that people compress shrinks to a fifth or a twentieth; gzip can make a thousandth of a bomb.
 MOST_EXPANSION = 200
 GZIP = ".gz"
@@ -36,12 +38,19 @@ class Text:
         self.line = 0
         self._file = file
         self._left = self._most = most
+        self._again: list[str] = []
 
     def __iter__(self) -> Iterator[str]:
-        """The lines, with their ends."""
-        while raw := self._file.readline(MOST_IN_A_LINE):
+        """The lines that are left, with their ends."""
+        while True:
+            if self._again:
+                self.line += 1
+                yield self._again.pop()
+                continue
+            if not (raw := self._file.readline(MOST_IN_A_LINE)):
+                return
             self.line += 1
-            self._left -= len(raw)
+            self._left -= max(len(raw), LEAST_OF_A_LINE)
             if self._left < 0:
                 raise self.error(f"the text is longer than {self._most} bytes, which is the most that is read")
             if len(raw) == MOST_IN_A_LINE:
@@ -49,6 +58,22 @@ class Text:
             if found := _NO_TEXT.search(raw):
                 raise self.error(f"byte 0x{raw[found.start()]:02x} is no ASCII text; is this another kind of file?")
             yield raw.decode("ascii")
+
+    def content(self) -> str:
+        """The whole text at once."""
+        raw = self._file.read(self._most + 1)
+        self.line = max(1, raw.count(b"\n"))
+        if len(raw) > self._most:
+            raise self.error(f"the text is longer than {self._most} bytes, which is the most that is read")
+        if found := _NO_TEXT.search(raw):
+            message = f"byte 0x{raw[found.start()]:02x} is no ASCII text; is this another kind of file?"
+            raise self.error(message, 1 + raw.count(b"\n", 0, found.start()))
+        return raw.decode("ascii")
+
+    def put_back(self, lines: Sequence[str]) -> None:
+        """Have the lines that were read last read again."""
+        self._again.extend(reversed(lines))
+        self.line -= len(lines)
 
     def error(self, message: str, line: int | None = None) -> QcqpbenchError:
         return QcqpbenchError(f"{self.path}:{max(1, self.line if line is None else line)}: {message}")

@@ -13,6 +13,7 @@ values of multipliers are read past. What is written reads back exactly, but for
 import re
 from array import array
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import IO
 
@@ -31,6 +32,8 @@ _OBJECTIVE = re.compile(rf"objvar\s+({NUMBER}){_REST}")
 _COORDINATE = re.compile(rf"x([0-9]+)\s+({NUMBER}){_REST}")
 _WORD = re.compile(rf"(\S+){_REST}")
 _ENTRIES = {width: re.compile(r"([0-9]+)\s+" * width + rf"({NUMBER}){_REST}") for width in (1, 2, 3)}
+_PLAIN = {width: re.compile(rf"(?:[ \t]*+{'[0-9]{1,9}[ ]++' * width}{NUMBER}[ \t\r]*+\n)*+") for width in (1, 2, 3)}
+_BLOCK = 1 << 14
 _NAMED = re.compile(rf"([0-9]+)\s+(\S+){_REST}")
 _COMMENTS = "!%#"
 # Written for infinity.
@@ -176,27 +179,42 @@ class _Reader:
 
         The same indices twice are an error: readers disagree on whether they add up.
         """
+        count = self._count(f"number of {what}")
+        content, lines = array("d"), array("q")
+        while len(lines) < count and self._block(min(_BLOCK, count - len(lines)), len(sizes), content, lines):
+            pass
         pattern, right = _ENTRIES[len(sizes)], f"{'index ' * len(sizes)}value, of {what}"
-        indices, values, lines = array("q"), array("d"), array("q")
-        for _ in range(self._count(f"number of {what}")):
+        while len(lines) < count:
             *words, value = self.row(pattern, right).groups()
-            for word, size in zip(words, sizes, strict=True):
-                # The text's own check is thorough, and slow for millions.
-                index = int(word) if len(word) < 10 else MOST_DECLARED + 1
-                if not 1 <= index <= size:
-                    raise self.text.error(f"index {shorten(word)} of {what} is out of range; right is 1 to {size}")
-                indices.append(index - 1)
-            values.append(self.text.number(value, finite))
+            content.extend(int(word) if len(word) < 10 else MOST_DECLARED + 1 for word in words)
+            content.append(self.text.number(value, finite))
             lines.append(self.text.line)
-        table = np.array(indices, dtype=np.int64).reshape(-1, len(sizes)).T
-        keys = np.zeros(len(values), dtype=np.int64)
-        for row, size in zip(table, sizes, strict=True):
+        table = np.array(content).reshape(-1, len(sizes) + 1).T
+        indices = table[:-1].astype(np.int64) - 1
+        keys = np.zeros(count, dtype=np.int64)
+        for row, size in zip(indices, sizes, strict=True):
+            if (wrong := np.flatnonzero((row < 0) | (row >= size))).size:
+                right = f"right is 1 to {size}"
+                raise self.text.error(f"an index of {what} is out of range; {right}", lines[wrong[0]])
             keys = keys * size + row
         order = np.argsort(keys, kind="stable")
         if (again := np.flatnonzero(np.diff(keys[order]) == 0)).size:
             line = lines[order[again[0] + 1]]
             raise self.text.error(f"an entry of {what} is given a second time; right is once", line)
-        return table, np.array(values), np.array(lines, dtype=np.int64)
+        return indices, table[-1].copy(), np.array(lines, dtype=np.int64)
+
+    def _block(self, count: int, width: int, content: "array[float]", lines: "array[int]") -> bool:
+        """Take that many lines of bare numbers at once, which is fast; if there are others among them, none."""
+        begin = self.text.line + 1
+        taken = list(islice(self.text, count))
+        block = "".join(taken)
+        numbers = np.fromstring(block, sep=" ") if _PLAIN[width].fullmatch(block) else np.zeros(0)
+        if len(numbers) == count * (width + 1) and np.isfinite(numbers).all():
+            content.frombytes(numbers.tobytes())
+            lines.extend(range(begin, begin + count))
+            return True
+        self.text.put_back(taken)
+        return False
 
     def _terms(self, what: str, *sizes: int, rows: int | None = None) -> tuple[Indices, Vector]:
         """Terms as `QCQP.from_terms` takes them: rows (0 is the objective) and variables; values. Of products (i, j)
