@@ -3,9 +3,12 @@
 import re
 from array import array
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from ..errors import QcqpbenchError, require
 from ..maxmargin import MaxMargin
@@ -93,3 +96,43 @@ class Terms:
 def bounded(value: float) -> float:
     """A bound as LP and MPS files mean it."""
     return value if abs(value) < INFINITE else float(np.copysign(np.inf, value))
+
+
+def range_names(name: str) -> tuple[str, str]:
+    """What the two constraints are called that stand for a range."""
+    return f"{name}_lhs", f"{name}_rhs"
+
+
+def tidied(problem: QCQP) -> QCQP:
+    """A problem with names as it was before it was written: two constraints that stand for a range are one again, names
+    that only count are none."""
+    x, rows = problem.variable_names, problem.constraint_names
+    assert x is not None
+    if rows is not None:
+        problem, rows = _joined(problem, rows)
+    return replace(
+        problem,
+        variable_names=known_names(x, "x"),
+        constraint_names=None if rows is None else known_names(rows, "c"),
+    )
+
+
+def _joined(problem: QCQP, rows: tuple[str, ...]) -> tuple[QCQP, tuple[str, ...]]:
+    upper, found, taken = problem.upper.copy(), [*rows], {*rows}
+    keep = np.ones(len(rows), dtype=bool)
+    for r, (one, two) in enumerate(pairwise(rows)):
+        name = one.removesuffix("_lhs")
+        if (one, two) != range_names(name) or name in taken:
+            continue
+        low, high = problem.lower[r], problem.upper[r + 1]
+        sides = np.isinf(problem.upper[r]) and np.isinf(problem.lower[r + 1]) and low < high
+        same = all(terms(problem, r + 1) == terms(problem, r + 2) for terms in (linear_terms, quadratic_terms))
+        if sides and same:
+            upper[r], found[r], keep[r + 1] = high, name, False
+            taken.add(name)
+    if keep.all():
+        return problem, rows
+    lines = np.flatnonzero(np.concatenate([[True], keep]))
+    rest = tuple(name for name, kept in zip(found, keep, strict=True) if kept)
+    matrices = {name: sparse.csr_array(getattr(problem, name)[lines]) for name in ("quadratic", "linear")}
+    return replace(problem, lower=problem.lower[keep], upper=upper[keep], constraint_names=rest, **matrices), rest
