@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from .. import __version__
 from ..errors import QcqpbenchError
-from . import drawing, explore, reporting, results, running, solving
+from . import best_known, drawing, explore, reporting, results, running, solving
 from .common import DONE, FAILED, INTERRUPTED, USAGE
 
 
@@ -52,6 +52,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"qcqpbench {__version__}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for group in (explore, solving, running, reporting, drawing, results):
+    for group in (explore, solving, running, reporting, drawing, results, best_known):
         group.add_commands(commands)
     return parser

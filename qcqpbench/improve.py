@@ -1,0 +1,210 @@
+"""A list of best known margins checked, and improved by what others found: every number is computed again."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .best_known import Proof, Record, read_proofs, read_records, write_list
+from .certificate import proved_bound
+from .errors import QcqpbenchError, require
+from .maxmargin import MaxMargin
+from .registry import family
+from .store import Row, Store
+from .suite import load_suite
+from .verify import verify
+
+Array = NDArray[np.float64]
+
+# Relative to the value or to the task's scale, whichever is more. BLAS and LAPACK differ from machine to machine:
+_ROUNDING = 1e-12
+# What is better by less is the same point, or the same bound, found once more.
+_IMPROVEMENT = 1e-9
+
+
+def check(path: Path) -> Iterator[tuple[Record, list[str]]]:
+    """Each record of a list, and what is wrong with it: its problem is made anew, its margin and its bound are computed
+    from its proof."""
+    records = read_records(path)
+    proofs = read_proofs(path, records)
+    for id, record in records.items():
+        yield record, list(_faults(record, proofs[id]))
+
+
+def _faults(record: Record, proof: Proof) -> Iterator[str]:
+    try:
+        task = _task(record.problem)
+    except QcqpbenchError as error:
+        yield f"its problem cannot be made: {error}"
+        return
+    if task.id != record.problem_id or task.metadata.spec != record.problem:
+        yield f"problem_id is {record.problem_id}, the problem is {task.metadata.spec} with {task.id}"
+        return
+    found = verify(task, proof.point)
+    if found.margin is None:
+        yield "a row of its point has no direction"
+        return
+    bound = proved_bound(task, proof.multipliers, proof.offsets)
+    for name, value, has in (
+        ("margin", found.margin, "point has"),
+        ("kappa_bar", found.margin / task.scale, "point has"),
+        ("bound", bound, "multipliers prove"),
+    ):
+        stored = getattr(record, name)
+        if not abs(stored - value) <= _ROUNDING * max(abs(value), task.scale):
+            yield f"{name} is {stored!r}, its {has} {value!r}"
+    if record.margin > record.bound:
+        yield f"margin {record.margin!r} is above the bound {record.bound!r}"
+
+
+@dataclass(frozen=True, eq=False)
+class Offer:
+    """What somebody has for an instance; margin and bound are claims: who claims nothing better is not looked at."""
+
+    problem: str
+    solver: str
+    version: str = ""
+    commit: str = ""
+    command: str = ""
+    margin: float = np.inf
+    bound: float = np.inf
+    point: Array | None = None
+    offsets: Array | None = None
+    multipliers: Array | None = None
+
+
+@dataclass(frozen=True)
+class Change:
+    """A record as it was, None if it is new, and as it is."""
+
+    before: Record | None
+    after: Record
+
+
+def update(path: Path, sources: Sequence[Path]) -> tuple[dict[str, Record], list[Change]]:
+    """Take what is better into a list, made if it is missing: from results files, and from .npz files with points W by
+    the specs of their problems. Returns the records and what changed; without a change nothing is written."""
+    records = read_records(path) if path.exists() else {}
+    proofs = read_proofs(path, records) if records else {}
+    before = dict(records)
+    places = {spec: place for place, spec in enumerate(load_suite("best_known").problems)}
+    ids = {record.problem: id for id, record in records.items()}
+    for source in sources:
+        offers = _points(source, places) if source.suffix == ".npz" else _results(source, records, places)
+        for problem, group in groupby(
+            sorted(offers, key=lambda offer: places[offer.problem]), lambda each: each.problem
+        ):
+            old = records.get(ids.get(problem, ""))
+            tempting = [each for each in group if old is None or each.margin > old.margin or each.bound < old.bound]
+            if tempting:
+                record, proof = _improved(
+                    _task(problem), old, None if old is None else proofs[old.problem_id], tempting
+                )
+                if record.solver:
+                    ids[problem] = record.problem_id
+                    records[record.problem_id], proofs[record.problem_id] = record, proof
+    records = dict(sorted(records.items(), key=lambda item: places.get(item[1].problem, len(places))))
+    changes = [Change(before.get(id), record) for id, record in records.items() if before.get(id) != record]
+    if changes:
+        write_list(path, records, proofs)
+    return records, changes
+
+
+def _improved(
+    task: MaxMargin, record: Record | None, proof: Proof | None, offers: Sequence[Offer]
+) -> tuple[Record, Proof]:
+    if record is None or proof is None:
+        equal = np.ones(task.labels.shape, np.float32)
+        proof = Proof(np.zeros((task.n, task.m)), np.zeros(task.n), equal)
+        bound, spec = proved_bound(task, equal), task.metadata.spec or ""
+        record = Record(
+            spec, task.n, task.m, task.p, -np.inf, -np.inf, bound, "", "", "", "", "equal multipliers", task.id
+        )
+    for offer in offers:
+        found = verify(task, offer.point)
+        if found.margin is not None and _is_more(found.margin, record.margin, task):
+            assert found.kappa_bar is not None and offer.point is not None
+            names = ("solver", "version", "commit", "command")
+            source = {name: getattr(offer, name) for name in names}
+            record = replace(record, margin=found.margin, kappa_bar=found.kappa_bar, **source)
+            proof = replace(proof, point=offer.point)
+        given = offer.multipliers
+        if given is not None and given.shape == task.labels.shape and offer.bound < record.bound:
+            multipliers = given.astype(np.float32)
+            bound = proved_bound(task, multipliers, offer.offsets)
+            if _is_more(-bound, -record.bound, task):
+                record = replace(record, bound=bound, bound_solver=offer.solver)
+                offsets = np.zeros(task.n) if offer.offsets is None else offer.offsets
+                proof = replace(proof, offsets=offsets, multipliers=multipliers)
+    require(record.margin <= record.bound, f"{record.problem}: the margin {record.margin!r} is above the bound")
+    return record, proof
+
+
+def _is_more(value: float, known: float, task: MaxMargin) -> bool:
+    return value - known > _IMPROVEMENT * max(abs(value), task.scale)
+
+
+def _task(problem: str) -> MaxMargin:
+    made = family(problem).generate()
+    if not isinstance(made, MaxMargin):
+        raise QcqpbenchError(f"{problem} is a general QCQP; best known margins are of max-margin tasks")
+    return made
+
+
+def _results(path: Path, records: dict[str, Record], canonical: dict[str, int]) -> Iterator[Offer]:
+    with Store(path) as store:
+        machines = {id: each["machine"] for id, each in store.invocations().items()}
+        for row in store.rows(all_rows=True):
+            known = records.get(row["problem_id"])
+            problem = row["problem"] if known is None else known.problem
+            if problem in canonical and row["margin"] is not None:
+                multipliers = None if row["bound"] is None else store.multipliers(row["id"])
+                yield Offer(
+                    problem,
+                    row["solver"],
+                    row["version"],
+                    _commit(machines[row["invocation"]]),
+                    _command(row, problem),
+                    row["margin"],
+                    np.inf if multipliers is None else row["bound"],
+                    store.point(row["id"]),
+                    _offsets(row["details"] or {}),
+                    multipliers,
+                )
+
+
+def _commit(machine: dict[str, Any]) -> str:
+    return f"{(machine.get('commit') or '')[:12]}{'+' if machine.get('dirty') else ''}"
+
+
+def _command(row: Row, problem: str) -> str:
+    words = ["-p", problem, "-s", row["solver"], "-r", row["start"] + 1, "--seed", row["seed"]]
+    return shlex.join(["qcqpbench", "run", "best_known", *map(str, words)])
+
+
+def _offsets(details: dict[str, Any]) -> Array | None:
+    found = [float(value) for name, value in details.items() if name.startswith("offset_")]
+    return np.array(found) if found else None
+
+
+def _points(path: Path, canonical: dict[str, int]) -> Iterator[Offer]:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            content = {name: archive[name] for name in archive.files}
+    except OSError as error:
+        raise QcqpbenchError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except Exception as error:
+        # Whatever zipfile and NumPy raise on bytes that nobody wrote on purpose.
+        raise QcqpbenchError(f"{path}: is no .npz file of points") from error
+    for name, point in content.items():
+        try:
+            spec = family(name).spec
+        except QcqpbenchError as error:
+            raise QcqpbenchError(f"{path}: {error}") from error
+        require(spec in canonical, f"{path}: {spec} is none of the instances of the suite best_known")
+        yield Offer(spec, path.name, point=point)
