@@ -8,6 +8,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
+from .best_known import with_best_known
 from .errors import QcqpbenchError
 from .family import Family
 from .maxmargin import MaxMargin
@@ -45,8 +46,9 @@ def solver(spec: str) -> Solver:
 
 
 def problem(spec: str) -> MaxMargin | QCQP:
-    """Make the problem of a spec, such as ``covariance_perceptron[m=100,load=1,seed=3]``."""
-    return family(spec).generate()
+    """Make the problem of a spec, such as ``covariance_perceptron[m=100,load=1,seed=3]``; its metadata says what is the
+    best known of it, if it is in the list."""
+    return with_best_known(family(spec).generate())
 
 
 def _scan(group: str, base: Any) -> dict[str, type[Any]]:

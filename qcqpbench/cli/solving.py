@@ -57,6 +57,7 @@ def _solve(options: argparse.Namespace) -> int:
     values = ["margin", "kappa_bar", "kappa_bar_theory"] if isinstance(task, MaxMargin) else ["objective"]
     if isinstance(task, MaxMargin) and task.held_out is not None:
         values.append("test_accuracy")
+    values += ["best_known"] if task.metadata.best_known else []
     proofs = ["bound", "gap"] if any(each.scope is not Scope.LOCAL for _, each in chosen) else []
     columns = ["start", "termination", "point_status", *values, *proofs, "violation", "overlap", "iterations"]
     columns += ["build_seconds", "solve_seconds"]
