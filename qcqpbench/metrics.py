@@ -4,7 +4,7 @@ A row may say more than the store does:
 
     label   what to call the solver; its spec if missing
     scope   of the solver: "bound" if it proves bounds and does not compete for margins
-    sense   of a general QCQP: "minimize" (if missing) or "maximize"
+    sense   of a general QCQP: "minimize" (if missing) or "maximize"; and `variables`, `constraints`, how many it has
     trace   (seconds since the solver's entry, kappa_bar) of what a run on a task reported
 
 Everything is by score, of which more is better: κ̄ of a task, the objective of a QCQP with its sign. Only a point that
@@ -69,6 +69,17 @@ def competes(row: Row) -> bool:
     return was_run(row) and row.get("scope") != "bound"
 
 
+def general(rows: Iterable[Row]) -> set[str]:
+    """The problems that are no max-margin tasks: rows give their sense, or an objective, and never a margin."""
+    found, tasks = set(), set()
+    for row in rows:
+        if row["margin"] is not None:
+            tasks.add(row["problem_id"])
+        elif row.get("sense") or row["objective"] is not None:
+            found.add(row["problem_id"])
+    return found - tasks
+
+
 def group(rows: Iterable[Row]) -> Runs:
     """The rows that were run, by (solver, problem), in the order of their starts."""
     found: Runs = defaultdict(list)
@@ -92,9 +103,9 @@ def best_known(rows: Sequence[Row]) -> dict[str, float]:
     return best
 
 
-def gap(value: float, best: float) -> float:
-    """How far a score is below another, relative to the other, or to FLOOR if that is more."""
-    return (best - value) / max(abs(best), FLOOR)
+def gap(value: float, best: float, floor: float = FLOOR) -> float:
+    """How far a score is below another, relative to the other, or to the floor if that is more."""
+    return (best - value) / max(abs(best), floor)
 
 
 def scales(rows: Iterable[Row]) -> dict[str, float]:

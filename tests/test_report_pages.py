@@ -120,7 +120,8 @@ def test_a_report_of_real_results(made: Path, tmp_path: Path, capsys: pytest.Cap
     target = tmp_path / "report.html"
     code, text = said(capsys, "report", made, "-o", target)
     assert code == 0 and text.splitlines()[-1].startswith(f"{target}: 8 runs, ")
-    assert "the best answers: the best known on" in text
+    assert " find the largest margins: the best known on 1 of 1 problem." in text
+    assert "reached on problems that are not max-margin, to 0.0001 of max(1, |value|): slsqp" in text
     page = target.read_text()
     assert "slsqp[formulation=min_norm]" in page and "8 runs on 2 problems" in page
     before = page

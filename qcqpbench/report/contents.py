@@ -8,78 +8,42 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from .. import metrics
-from ..errors import QcqpbenchError
-from ..job import is_file
 from ..metrics import Row
-from ..spec import parse, spell
+from .facts import Facts, median, problem_label, scores_of
+from .general import general_problems
 from .sources import Results
 from .timing import timing
-
-_VARIED = ("load", "p", "seed", "m")
-
-
-class Facts:
-    """The rows with what every part of the report needs: who runs what, and how well each problem can be solved."""
-
-    def __init__(self, rows: Sequence[Row]) -> None:
-        self.rows = rows
-        self.runs = metrics.group(rows)
-        self.best = metrics.best_known(rows)
-        self.bounds = metrics.bounds(rows, self.best)
-        self.limits = metrics.limits_of(row for row in rows if metrics.was_run(row))
-        self.solvers = sorted({metrics.label(row) for row in rows if metrics.competes(row)})
-        self.problems = list(dict.fromkeys(row["problem_id"] for row in rows))
-        self.solved = {row["problem_id"] for row in rows if metrics.is_solved(row)}
-        self.places = {row["problem_id"]: place(row["problem"]) for row in rows}
-
-    def of(self, solver: str, problems: Iterable[str]) -> dict[str, list[Row]]:
-        """The solver's runs on those of the problems that it was run on."""
-        return {id: self.runs[solver, id] for id in problems if (solver, id) in self.runs}
-
-    def is_false(self, row: Row) -> bool:
-        return metrics.is_false_claim(row, self.best, self.solved)
 
 
 def contents(results: Results) -> dict[str, Any]:
     """Everything a report says, in its order, as values for JSON."""
-    facts = Facts(results.rows)
+    facts, general = Facts(results.rows), metrics.general(results.rows)
+    tasks, rest = (
+        Facts([row for row in results.rows if (row["problem_id"] in general) is chosen]) for chosen in (False, True)
+    )
     return {
         "files": results.files,
         "solvers": _solvers(facts),
         "problems": len(facts.problems),
+        "tasks": len(tasks.problems),
         "limits": limits(facts.rows),
-        "tasks": all(row["objective"] is None or row["margin"] is not None for row in facts.rows),
-        "summary": _summary(facts),
-        "bounds": _bounds(facts),
-        "unsolved": _where(facts, [id for id in facts.limits if id not in facts.solved]),
-        "capacity": _capacity(facts),
-        **timing(facts.runs, facts.best, facts.limits, facts.solvers, facts.problems, facts.places),
+        "summary": _summary(tasks),
+        "bounds": _bounds(tasks),
+        "unsolved": _where(tasks, [id for id in tasks.limits if id not in tasks.solved]),
+        "capacity": _capacity(tasks),
+        **timing(tasks.runs, tasks.best, tasks.limits, tasks.solvers, tasks.problems, tasks.places),
+        "general": general_problems(rest),
+        "general_bounds": _bounds(rest),
         "statuses": _statuses(facts),
         "messages": _messages(facts),
         "refuted": [
-            {"solver": metrics.label(row), "problem": _problem(row), "bound": row["bound"]}
+            {"solver": metrics.label(row), "problem": problem_label(row), "bound": row["bound"]}
             for row in facts.bounds.refuted
         ],
         "false_rows": [k for k, row in enumerate(facts.rows) if facts.is_false(row)],
         "machines": results.machines,
         "micro": results.micro,
     }
-
-
-def place(problem: str) -> dict[str, Any]:
-    """Where a problem stands in its family: the variant (what is not varied), m, load, p; a file has only a name."""
-    try:
-        name, parameters = (problem, {}) if is_file(problem) else parse(problem)
-    except QcqpbenchError:
-        name, parameters = problem, {}
-    rest = {key: value for key, value in parameters.items() if key not in _VARIED}
-    try:
-        m = int(parameters["m"])
-        inputs = m * int(parameters.get("n", 1))
-        load = float(parameters["load"]) if "load" in parameters else float(parameters["p"]) / inputs
-    except (KeyError, ValueError):
-        return {"variant": problem if is_file(problem) else spell(name, parameters), "m": None, "load": None, "p": None}
-    return {"variant": spell(name, rest), "m": m, "load": load, "p": round(load * inputs)}
 
 
 def limits(rows: Iterable[Row]) -> str:
@@ -122,7 +86,7 @@ def _summary(facts: Facts) -> list[dict[str, Any]]:
     for name in facts.solvers:
         own = facts.of(name, facts.problems)
         rows = [row for each in own.values() for row in each]
-        best = {id: max(scores) for id, each in own.items() if (scores := _scores(each))}
+        best = {id: max(scores) for id, each in own.items() if (scores := scores_of(each))}
         gaps = [metrics.gap(value, facts.best[id]) for id, value in best.items()]
         proved = [metrics.gap(value, facts.bounds.least[id]) for id, value in best.items() if id in facts.bounds.least]
         lines.append(
@@ -136,9 +100,9 @@ def _summary(facts: Facts) -> list[dict[str, Any]]:
                 "failed": _failed(facts, own),
                 "best": sum(gap <= metrics.SAME for gap in gaps),
                 "no_point": len(own) - len(best),
-                "gap_median": _median(gaps, len(own)),
+                "gap_median": median(gaps, len(own)),
                 "gap_max": max(gaps, default=None),
-                "gap_bound": _median(proved, len(own.keys() & facts.bounds.least.keys())),
+                "gap_bound": median(proved, len(own.keys() & facts.bounds.least.keys())),
                 "bounded": len(proved),
                 "false_claims": sum(map(facts.is_false, rows)),
             }
@@ -191,17 +155,6 @@ def _bounds(facts: Facts) -> list[dict[str, Any]]:
     return lines
 
 
-def _scores(rows: Iterable[Row]) -> list[float]:
-    return [value for row in rows if (value := metrics.score(row)) is not None]
-
-
-def _median(values: Sequence[float], count: int) -> float | None:
-    """Of count values, those not given being infinite; None if it is infinite itself."""
-    padded = [*values, *[math.inf] * (count - len(values))]
-    middle = statistics.median(padded) if padded else math.inf
-    return middle if math.isfinite(middle) else None
-
-
 def _spread(values: Sequence[float]) -> list[float] | None:
     """Mean, least, largest."""
     return [statistics.fmean(values), min(values), max(values)] if values else None
@@ -240,7 +193,7 @@ def _capacity(facts: Facts) -> list[dict[str, Any]]:
 
 def _capacity_point(facts: Facts, solver: str, load: float, ids: Sequence[str]) -> dict[str, Any]:
     own = facts.of(solver, ids)
-    scored = {id: scores for id, rows in own.items() if (scores := _scores(rows))}
+    scored = {id: scores for id, rows in own.items() if (scores := scores_of(rows))}
     rows = [row for each in own.values() for row in each]
 
     def per_set(choose: Callable[[list[float]], float]) -> list[float] | None:
@@ -260,8 +213,8 @@ def _capacity_point(facts: Facts, solver: str, load: float, ids: Sequence[str]) 
         "runs": len(rows),
         "positive_runs": sum(map(metrics.is_solved, rows)),
         "positive_sets": sum(any(map(metrics.is_solved, each)) for each in own.values()),
-        "gap_best": _median(gaps, len(own)),
-        "gap_bound": _median(proved, len(own.keys() & facts.bounds.least.keys())),
+        "gap_best": median(gaps, len(own)),
+        "gap_bound": median(proved, len(own.keys() & facts.bounds.least.keys())),
     }
 
 
@@ -275,10 +228,6 @@ def _band(facts: Facts, load: float, ids: Sequence[str]) -> list[float] | None:
 
 
 # --- statuses ---
-
-
-def _problem(row: Row) -> str:
-    return str(row.get("problem_label", row["problem"]))
 
 
 def _statuses(facts: Facts) -> list[dict[str, Any]]:
@@ -317,7 +266,7 @@ def _messages(facts: Facts) -> list[dict[str, Any]]:
             "termination": termination,
             "message": " ".join(rows[0]["message"].split())[:300],
             "runs": len(rows),
-            "first": _problem(rows[0]),
+            "first": problem_label(rows[0]),
         }
         for (solver, termination, _), rows in sorted(found.items())
     ]

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Collection, Iterable, Sequence
 from html import escape
 from importlib import resources
@@ -29,6 +30,7 @@ def html(results: Results, found: dict[str, Any] | None = None) -> str:
     found = found or contents(results)
     data = {
         **{name: found[name] for name in ("solvers", "limits", "capacity", "sizes", "anytime", "profiles")},
+        "general": found["general"]["profiles"],
         "rows": _rows(results.rows, found["false_rows"]),
     }
     parts = {f"table-{table.id}": _table(table) for table in tables(found)} | {
@@ -47,7 +49,9 @@ def html(results: Results, found: dict[str, Any] | None = None) -> str:
         ),
     }
     # In one pass: what is put in is not looked at again.
-    first, *pieces = _file("page.html").split("{{")
+    shown = {"tasks": bool(found["tasks"]), "general": bool(found["general"]["problems"])}
+    page = re.sub(r"<!--(\w+)-->(.*?)<!--end-->", lambda part: part[2] * shown[part[1]], _file("page.html"), flags=re.S)
+    first, *pieces = page.split("{{")
     filled = [parts.get(name, "") + rest for name, _, rest in (piece.partition("}}") for piece in pieces)]
     return first + "".join(filled)
 

@@ -61,7 +61,7 @@ def read(paths: Sequence[str | Path]) -> Results:
             _add_traces(store, new)
     order = ("problem", "solver", "version", "seed", "start", "key")
     ordered = sorted(rows.values(), key=lambda row: [row[name] for name in order])
-    _add_senses(ordered)
+    _add_kinds(ordered)
     _add_names(ordered)
     return Results(tuple(Path(path).name for path in paths), ordered, machines, micro)
 
@@ -132,17 +132,27 @@ def _judged(task: MaxMargin, trace: Iterable[tuple[float, Array]]) -> list[tuple
     return [(at, float(margin)) for (at, _), margin in zip(points, margins, strict=True)]
 
 
-def _add_senses(rows: Iterable[Row]) -> None:
-    """Of general QCQPs; a row does not say whether less is better."""
-    senses: dict[str, str] = {}
+def _add_kinds(rows: Sequence[Row]) -> None:
+    """Sense and size of general QCQPs, as far as they can be made here; a row does not say them."""
+    tasks = {row["problem_id"] for row in rows if row["margin"] is not None or row["formulation"] is not None}
+    known: dict[tuple[str, str], Row] = {}
     for row in rows:
-        if row["margin"] is None and row["objective"] is not None:
-            if row["problem"] not in senses:
-                try:
-                    senses[row["problem"]] = getattr(load_problem(row["problem"]), "sense", "minimize")
-                except QcqpbenchError:
-                    senses[row["problem"]] = "minimize"
-            row["sense"] = senses[row["problem"]]
+        if row["problem_id"] not in tasks:
+            key = row["problem"], row["problem_id"]
+            if key not in known:
+                known[key] = _kind(*key)
+            row.update(known[key])
+
+
+def _kind(problem: str, id: str) -> Row:
+    try:
+        made = load_problem(problem)
+    except QcqpbenchError:
+        # A file that is not here, a family that is not installed.
+        return {}
+    if made.id != id or isinstance(made, MaxMargin):
+        return {}
+    return {"sense": made.sense, "variables": made.n_variables, "constraints": made.n_constraints}
 
 
 def _pytest_benchmark(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:

@@ -5,6 +5,12 @@ from typing import Any
 
 from .timing import RATIOS, SECONDS
 
+_LEVELS = (*(f"{each}×" for each in RATIOS), *(f"{each:g} s" for each in SECONDS))
+_WITHIN = (
+    "The share of the problems on which the solver is within so many times the least time of any, and within so many "
+    "seconds."
+)
+
 
 @dataclass(frozen=True)
 class Table:
@@ -17,13 +23,19 @@ class Table:
     note: str = ""
 
 
+class Long(float):
+    """A number of which more than four digits count."""
+
+
 def show(value: Any) -> str:
-    """A cell: numbers to four digits, nothing for None."""
+    """A cell: numbers to four digits or ten, nothing for None."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.10g}" if isinstance(value, Long) else f"{value:.4g}"
+    return str(value)
 
 
 def percent(value: float | None) -> str:
@@ -38,13 +50,17 @@ def tables(contents: dict[str, Any]) -> list[Table]:
     found = [
         _summary(contents, limits),
         _capacity(contents, limits),
-        _bounds(contents),
+        _bounds("bounds", "Proved bounds", contents["bounds"]),
         _growth(contents, limits),
         _anytime(contents, limits),
         _targets(contents, limits),
         _means(contents, limits),
         _profiles(contents, limits),
         _pairs(contents),
+        _general_summary(contents, limits),
+        _general_problems(contents),
+        _bounds("general-bounds", "Proved bounds on problems that are not max-margin", contents["general_bounds"]),
+        _general_profiles(contents, limits),
         _statuses(contents, limits),
         Table(
             "messages",
@@ -127,16 +143,16 @@ def _capacity(contents: dict[str, Any], limits: dict[str, str]) -> Table:
     )  # fmt: skip
 
 
-def _bounds(contents: dict[str, Any]) -> Table:
+def _bounds(id: str, title: str, lines: list[dict[str, Any]]) -> Table:
     return Table(
-        "bounds",
-        "Proved bounds",
+        id,
+        title,
         ("solver", "problems", "with bound", "least of all", "median gap", "largest gap", "optimum proved", "refuted",
          "median s", "limits"),
         [
             (e["solver"], e["problems"], e["bounded"], e["least"], e["gap_median"], e["gap_max"], e["tight"],
              e["refuted"], e["median"], e["limits"])
-            for e in contents["bounds"]
+            for e in lines
         ],
         "least of all: problems on which no solver proved a smaller one. Gaps are from the best known answer of any "
         "solver up to the bound, relative to the bound; optimum proved: problems where that is 0.0001 at most. "
@@ -214,14 +230,77 @@ def _profiles(contents: dict[str, Any], limits: dict[str, str]) -> Table:
     return Table(
         "profiles",
         "Profiles in numbers",
-        ("solver", "share", *(f"{each}×" for each in RATIOS), *(f"{each:g} s" for each in SECONDS), "limits"),
+        ("solver", "share", *_LEVELS, "limits"),
         [
             (name, profile["quality"], *levels, limits[name])
             for profile in contents["profiles"]
             for name, levels in profile["levels"].items()
         ],
-        "The share of the problems on which the solver is within so many times the least time of any, and within so "
-        "many seconds.",
+        _WITHIN,
+    )
+
+
+def _general_summary(contents: dict[str, Any], limits: dict[str, str]) -> Table:
+    general = contents["general"]
+    return Table(
+        "general-summary",
+        "Solvers on problems that are not max-margin",
+        ("solver", "problems", "not run", "starts", "runs", "feasible runs", "runs at best known",
+         "problems at best known", "new best", "no point", "median gap", "largest gap", "median s", "mean s, restarts",
+         "false claims", "limits"),
+        [
+            (e["solver"], e["problems"], e["missing"], e["starts"], e["runs"], e["feasible"], e["there"], e["reached"],
+             e["better"], e["no_point"], e["gap_median"], e["gap_max"], e["median"], e["restarts"], e["false_claims"],
+             limits[e["solver"]])
+            for e in general["summary"]
+        ],
+        "best known: the published value, or the best of all rows if there is none. at best known: feasible, and worse "
+        "by 0.0001 of max(1, |best known|) at most; of a problem, the best start counts. new best: better than the "
+        "published value by more than that. Gaps are of the best start, relative to max(1, |best known|), positive if "
+        "it is worse and negative if it is better; a problem without a feasible point is at infinity. median s: of "
+        "whole runs. mean s, restarts: shifted geometric mean over all problems, shift "
+        f"{general['shift']:g} s, of the expected time of restarts until the best known value, 3× the limit at most "
+        "and where no start gets there.",
+    )  # fmt: skip
+
+
+def _general_problems(contents: dict[str, Any]) -> Table:
+    return Table(
+        "general-problems",
+        "Problems that are not max-margin",
+        ("problem", "variables", "constraints", "sense", "best known", "best found", "gap", "relative gap", "by",
+         "runs there", "feasible runs", "runs", "violation", "relative violation", "proved bound"),
+        [
+            (e["problem"], e["variables"], e["constraints"], e["sense"], _long(e["published"]), _long(e["found"]),
+             e["gap"], e["relative_gap"], ", ".join(e["solvers"]) or None, e["there"], e["feasible"], e["runs"],
+             e["violation"], e["relative_violation"], _long(e["bound"]))
+            for e in contents["general"]["problems"]
+        ],
+        "best known: as published; without it, gaps are from the best found. best found: the best feasible point of "
+        "any run, by: the solvers that have it to 0.0001. Gaps are positive if it is worse than the best known and "
+        "negative if it is better; the relative one is over max(1, |best known|). runs there: at the best known to "
+        "0.0001. The violations are of the point found, or, with no feasible one, of the point that misses least; a "
+        "point is feasible if it misses no constraint by more than the solver's tolerance (1e-6 for most), relative to "
+        "max(1, |bound of the constraint|). An empty sense: the problem cannot be made here, and less is taken to be "
+        "better.",
+    )  # fmt: skip
+
+
+def _long(value: float | None) -> Long | None:
+    return None if value is None else Long(value)
+
+
+def _general_profiles(contents: dict[str, Any], limits: dict[str, str]) -> Table:
+    return Table(
+        "general-profiles",
+        "Profiles on problems that are not max-margin",
+        ("solver", *_LEVELS, "limits"),
+        [
+            (name, *levels, limits[name])
+            for profile in contents["general"]["profiles"]
+            for name, levels in profile["levels"].items()
+        ],
+        _WITHIN,
     )
 
 

@@ -175,11 +175,11 @@ def _targets(
                 values = [metrics.restart_seconds(runs.get((name, id), ()), goal[id], limits[id], worst) for id in ids]
                 line[f"{scope}_restarts"] = metrics.shifted_geometric_mean(values, shift) if values else None
             tables.append(line)
-        profiles.append(_profile(quality, times, problems))
+        profiles.append(profile(quality, times, problems))
     return {"shift": shift, "common": len(common), "targets": tables, "profiles": profiles}
 
 
-def _profile(quality: float, times: metrics.Times, problems: Sequence[str]) -> dict[str, Any]:
+def profile(quality: float, times: metrics.Times, problems: Sequence[str]) -> dict[str, Any]:
     finite = [time for own in times.values() for time in own.values() if math.isfinite(time)]
     spread = max(finite) / max(min(finite), 1e-9) if finite else 1.0
     ratios = [float(f"{each:.4g}") for each in np.geomspace(1, max(10.0, min(1e4, spread)), _POINTS)]

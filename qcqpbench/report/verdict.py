@@ -14,21 +14,20 @@ _NAMED = 4
 
 
 def verdict(contents: dict[str, Any]) -> list[str]:
-    """Who finds the largest margins, who is fastest to a given quality, who fails where: nine sentences at most."""
-    said = _micro(contents["micro"])
-    if not contents["summary"]:
-        return [*_bounds(contents), *_missing(contents), *said] or ["No solver was run."]
-    return [
-        _best(contents),
-        *_theory(contents["capacity"]),
-        *_bounds(contents),
-        _fastest([line for line in contents["targets"] if line["quality"] == _QUALITY], contents),
-        _failures(contents),
-        *_claims(contents),
-        *_missing(contents),
-        _limits(contents),
-        *said,
-    ]
+    """Who finds the largest margins, who is fastest to a given quality, who fails where: nine sentences at most, and
+    four on problems that are not max-margin."""
+    margins, general = contents["summary"], contents["general"]["summary"]
+    said = [_best(contents), *_theory(contents["capacity"])] if margins else []
+    said += _bounds(contents["bounds"], "Bounds")
+    if margins:
+        fastest = [line for line in contents["targets"] if line["quality"] == _QUALITY]
+        said += [_fastest(fastest, contents), _failures(contents)]
+    said += _general(contents["general"], contents["tasks"] > 0) if general else []
+    said += _bounds(contents["general_bounds"], "Bounds on problems that are not max-margin")
+    said += [*_claims(contents), *_missing(contents)]
+    said += [_limits(contents)] if margins or general else []
+    said += _micro(contents["micro"])
+    return said or ["No solver was run."]
 
 
 def _some(parts: Sequence[str], joint: str = ", ") -> str:
@@ -42,7 +41,6 @@ def _count(number: int, what: str) -> str:
 
 
 def _best(contents: dict[str, Any]) -> str:
-    what = "largest margins" if contents["tasks"] else "best answers"
     order = sorted(contents["summary"], key=lambda line: (-line["best"], _last(line["gap_median"]), line["solver"]))
     most = order[0]["best"]
     if not most:
@@ -51,7 +49,8 @@ def _best(contents: dict[str, Any]) -> str:
         return f"No solver reaches a best known answer{told}."
     first = [f"{line['solver']} ({_count(line['starts'], 'start')})" for line in order if line["best"] == most]
     verb = "finds" if len(first) == 1 else "find"
-    text = f"{_some(first)} {verb} the {what}: the best known on {most} of {_count(contents['problems'], 'problem')}"
+    problems = _count(contents["tasks"], "problem")
+    text = f"{_some(first)} {verb} the largest margins: the best known on {most} of {problems}"
     others = [
         f"{line['solver']} ({_count(line['starts'], 'start')}) on {line['best']}"
         + ("" if line["gap_median"] is None else f" with a median gap of {percent(line['gap_median'])}")
@@ -77,20 +76,18 @@ def _theory(panels: list[dict[str, Any]]) -> list[str]:
     return []
 
 
-def _bounds(contents: dict[str, Any]) -> list[str]:
-    lines = sorted(
-        (line for line in contents["bounds"] if line["bounded"]), key=lambda line: (-line["bounded"], line["solver"])
-    )
+def _bounds(found: list[dict[str, Any]], title: str) -> list[str]:
+    lines = sorted((line for line in found if line["bounded"]), key=lambda line: (-line["bounded"], line["solver"]))
     told = [
         f"{line['solver']} on {line['bounded']} of {_count(line['problems'], 'problem')}, median gap from the best "
         f"known {percent(line['gap_median'])}, optimum proved on {line['tight']}"
         for line in lines
     ]
-    return [f"Bounds: {_some(told, '; ')}."] if told else []
+    return [f"{title}: {_some(told, '; ')}."] if told else []
 
 
 def _fastest(lines: list[dict[str, Any]], contents: dict[str, Any]) -> str:
-    scope, count = ("common", contents["common"]) if contents["common"] else ("all", contents["problems"])
+    scope, count = ("common", contents["common"]) if contents["common"] else ("all", contents["tasks"])
     order = sorted((line for line in lines if line["hits"]), key=lambda line: _last(line[f"{scope}_restarts"]))
     if not order:
         return f"No run reaches {percent(_QUALITY)} of a best known answer."
@@ -107,7 +104,7 @@ def _failures(contents: dict[str, Any]) -> str:
     none = contents["unsolved"]
     text = ""
     if none["problems"]:
-        text = f"No run has a {'positive margin' if contents['tasks'] else 'solution'} on {_where(none)}. "
+        text = f"No run has a positive margin on {_where(none)}. "
     lines = [(line["solver"], line["failed"]) for line in contents["summary"] if line["failed"]["runs"]]
     if not lines:
         return f"{text}Every {'other ' if text else ''}run gave a feasible point, on tasks with a positive margin."
@@ -126,6 +123,38 @@ def _where(found: dict[str, Any]) -> str:
     return _count(found["problems"], "problem") + loads
 
 
+def _general(found: dict[str, Any], beside_tasks: bool) -> list[str]:
+    """Who reaches the best known values, who finds better ones, how fast, and who finds no feasible point."""
+    order = sorted(found["summary"], key=lambda line: (-line["reached"], _last(line["gap_median"]), line["solver"]))
+    where = " on problems that are not max-margin" if beside_tasks else ""
+    told = [
+        f"{line['solver']} ({_count(line['starts'], 'start')}) {line['reached']} of {len(found['problems'])}"
+        + ("" if line["gap_median"] is None else f" with a median gap of {percent(line['gap_median'])}")
+        for line in order
+    ]
+    said = [f"Best known values reached{where}, to 0.0001 of max(1, |value|): {_some(told)}."]
+    better = [
+        f"{each['found']:.10g} on {each['problem']} by {_some(each['solvers'])}, was {each['published']:.10g}"
+        for each in found["problems"]
+        if each["published"] is not None and each["relative_gap"] is not None and each["relative_gap"] < -metrics.SAME
+    ]
+    said += [f"Better than the best known value: {_some(better, '; ')}."] if better else []
+    fast = [line for line in found["summary"] if line["reached"]]
+    fast.sort(key=lambda line: _last(line["restarts"]))
+    if len(fast) > 1:
+        told = [f"{line['solver']} {line['restarts']:.3g} s" for line in fast]
+        said.append(
+            f"Fastest to them: {_some(told)}; shifted geometric means, shift {found['shift']:g} s, build included, "
+            f"restarts until success, failure at {metrics.PENALTIES[-1]}× the time limit."
+        )
+    failed = [f"{e['solver']} {e['runs'] - e['feasible']} of {e['runs']}" for e in order if e["feasible"] < e["runs"]]
+    if failed:
+        said.append(f"Runs without a feasible point{' there' if beside_tasks else ''}: {_some(failed)}.")
+    elif not beside_tasks:
+        said.append("Every run gave a feasible point.")
+    return said
+
+
 def _claims(contents: dict[str, Any]) -> list[str]:
     wrong: Counter[str] = Counter()
     for each in contents["statuses"]:
@@ -139,8 +168,13 @@ def _claims(contents: dict[str, Any]) -> list[str]:
 
 
 def _missing(contents: dict[str, Any]) -> list[str]:
-    missing = [f"{line['solver']} on {line['missing']}" for line in contents["summary"] if line["missing"]]
-    text = f"Not run: {_some(missing)} of {contents['problems']} problems. " if missing else ""
+    text = ""
+    for lines, count, which in (
+        (contents["summary"], contents["tasks"], "problems"),
+        (contents["general"]["summary"], len(contents["general"]["problems"]), "problems that are not max-margin"),
+    ):
+        missing = [f"{line['solver']} on {line['missing']}" for line in lines if line["missing"]]
+        text += f"Not run: {_some(missing)} of {count} {which}. " if missing else ""
     skipped = [each["name"] for each in contents["solvers"] if not each["ran"]]
     text += f"Could not run here: {_some(skipped)}." if skipped else ""
     return [text.strip()] if text else []

@@ -34,6 +34,7 @@
   }
 
   function menus() {
+    if (!has("capacity")) return;
     for (const place of ["capacity", "size", "anytime", "profile"]) document.getElementById(`${place}-switches`).replaceChildren();
     const again = () => { menus(); drawAll(); };
     const variants = unique(data.capacity.map((each) => each.variant));
@@ -103,20 +104,33 @@
       y: curve.load === null ? { label: "share", min: 0, max: 1, percent: true } : { label: "κ̄", min: 0 }, series: lines });
   }
 
+  const steps = (of, levels) => Object.entries(of).filter(([name]) => visible(name)).map(([name, values]) => ({ ...style(name), step: true, points: levels.map((x, k) => ({ x, y: values[k] })) }));
+  const share = { label: "share of problems", min: 0, max: 1, percent: true }, ratio = { label: "time over the least time", log: true, min: 1 };
+
   function drawProfiles() {
     const found = data.profiles.find((each) => each.quality === state.quality);
     if (!found) return;
     const pair = found.pairs[state.pair];
     const curves = pair ? { [pair[0]]: pair[2], [pair[1]]: pair[3] } : found.all;
-    const lines = (of, levels) => Object.entries(of).filter(([name]) => visible(name)).map(([name, values]) => ({ ...style(name), step: true, points: levels.map((x, k) => ({ x, y: values[k] })) }));
     const goal = `${Math.round(found.quality * 100)} % of the best known.`;
-    show("plot-performance", { title: pair ? `Performance profile, ${pair[0]} and ${pair[1]} alone` : "Performance profile, all solvers", note: note(goal), series: lines(curves, found.ratios),
-      x: { label: "time over the least time", log: true, min: 1 }, y: { label: "share of problems", min: 0, max: 1, percent: true } });
+    show("plot-performance", { title: pair ? `Performance profile, ${pair[0]} and ${pair[1]} alone` : "Performance profile, all solvers", note: note(goal), series: steps(curves, found.ratios), x: ratio, y: share });
     const data_ = Object.fromEntries(Object.entries(found.data).filter(([name]) => name in curves));
-    show("plot-data", { title: "Data profile", note: note(goal), series: lines(data_, found.budgets), x: { label: "seconds", log: true }, y: { label: "share of problems", min: 0, max: 1, percent: true } });
+    show("plot-data", { title: "Data profile", note: note(goal), series: steps(data_, found.budgets), x: { label: "seconds", log: true }, y: share });
   }
 
-  function drawAll() { drawCapacity(); drawTime(); drawProfiles(); }
+  function drawGeneral() {
+    for (const found of data.general) {
+      const goal = note("To the best known value, 0.0001 of max(1, |best known|) at most.");
+      show("plot-general-data", { title: "Problems at the best known value against time", note: goal, series: steps(found.data, found.budgets), x: { label: "seconds, restarts until success", log: true }, y: share });
+      show("plot-general-performance", { title: "Performance profile to the best known value", note: goal, series: steps(found.all, found.ratios), x: ratio, y: share });
+    }
+  }
+
+  const has = (id) => document.getElementById(id) !== null;
+  function drawAll() {
+    if (has("capacity")) { drawCapacity(); drawTime(); drawProfiles(); }
+    if (has("general")) drawGeneral();
+  }
 
   chips();
   menus();

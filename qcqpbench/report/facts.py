@@ -1,0 +1,67 @@
+"""What every part of a report needs to know of the rows."""
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from .. import metrics
+from ..errors import QcqpbenchError
+from ..job import is_file
+from ..metrics import Row
+from ..spec import parse, spell
+
+_VARIED = ("load", "p", "seed", "m")
+
+
+class Facts:
+    """The rows with what every part of the report needs: who runs what, and how well each problem can be solved."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.rows = rows
+        self.runs = metrics.group(rows)
+        self.best = metrics.best_known(rows)
+        self.bounds = metrics.bounds(rows, self.best)
+        self.limits = metrics.limits_of(row for row in rows if metrics.was_run(row))
+        self.solvers = sorted({metrics.label(row) for row in rows if metrics.competes(row)})
+        self.problems = list(dict.fromkeys(row["problem_id"] for row in rows))
+        self.solved = {row["problem_id"] for row in rows if metrics.is_solved(row)}
+        self.places = {row["problem_id"]: place(row["problem"]) for row in rows}
+
+    def of(self, solver: str, problems: Iterable[str]) -> dict[str, list[Row]]:
+        """The solver's runs on those of the problems that it was run on."""
+        return {id: self.runs[solver, id] for id in problems if (solver, id) in self.runs}
+
+    def is_false(self, row: Row) -> bool:
+        return metrics.is_false_claim(row, self.best, self.solved)
+
+
+def place(problem: str) -> dict[str, Any]:
+    """Where a problem stands in its family: the variant (what is not varied), m, load, p; a file has only a name."""
+    try:
+        name, parameters = (problem, {}) if is_file(problem) else parse(problem)
+    except QcqpbenchError:
+        name, parameters = problem, {}
+    rest = {key: value for key, value in parameters.items() if key not in _VARIED}
+    try:
+        m = int(parameters["m"])
+        inputs = m * int(parameters.get("n", 1))
+        load = float(parameters["load"]) if "load" in parameters else float(parameters["p"]) / inputs
+    except (KeyError, ValueError):
+        return {"variant": problem if is_file(problem) else spell(name, parameters), "m": None, "load": None, "p": None}
+    return {"variant": spell(name, rest), "m": m, "load": load, "p": round(load * inputs)}
+
+
+def problem_label(row: Row) -> str:
+    return str(row.get("problem_label", row["problem"]))
+
+
+def scores_of(rows: Iterable[Row]) -> list[float]:
+    return [value for row in rows if (value := metrics.score(row)) is not None]
+
+
+def median(values: Sequence[float], count: int) -> float | None:
+    """Of count values, those not given being infinite; None if it is infinite itself."""
+    padded = [*values, *[math.inf] * (count - len(values))]
+    middle = statistics.median(padded) if padded else math.inf
+    return middle if math.isfinite(middle) else None
