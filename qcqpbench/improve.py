@@ -27,39 +27,36 @@ _ROUNDING = 1e-12
 _IMPROVEMENT = 1e-9
 
 
-def check(path: Path) -> Iterator[tuple[Record, list[str]]]:
-    """Each record of a list, and what is wrong with it: its problem is made anew, its margin and its bound are computed
-    from its proof."""
+def check(path: Path) -> Iterator[tuple[Record, str]]:
+    """Each record of a list, and what is wrong with it, empty if nothing is: its problem is made anew, its margin and
+    its bound are computed from its proof."""
     records = read_records(path)
     proofs = read_proofs(path, records)
     for id, record in records.items():
-        yield record, list(_faults(record, proofs[id]))
+        yield record, _fault(record, proofs[id])
 
 
-def _faults(record: Record, proof: Proof) -> Iterator[str]:
+def _fault(record: Record, proof: Proof) -> str:
     try:
         task = _task(record.problem)
     except QcqpbenchError as error:
-        yield f"its problem cannot be made: {error}"
-        return
+        return f"its problem cannot be made: {error}"
     if task.id != record.problem_id or task.metadata.spec != record.problem:
-        yield f"problem_id is {record.problem_id}, the problem is {task.metadata.spec} with {task.id}"
-        return
+        return f"problem_id is {record.problem_id}, the problem is {task.metadata.spec} with {task.id}"
     found = verify(task, proof.point)
     if found.margin is None:
-        yield "a row of its point has no direction"
-        return
-    bound = proved_bound(task, proof.multipliers, proof.offsets)
+        return "a row of its point has no direction"
+    if record.margin > record.bound:
+        return f"margin {record.margin!r} is above bound {record.bound!r}"
     for name, value, has in (
         ("margin", found.margin, "point has"),
         ("kappa_bar", found.margin / task.scale, "point has"),
-        ("bound", bound, "multipliers prove"),
+        ("bound", proved_bound(task, proof.multipliers, proof.offsets), "multipliers prove"),
     ):
         stored = getattr(record, name)
-        if not abs(stored - value) <= _ROUNDING * max(abs(value), task.scale):
-            yield f"{name} is {stored!r}, its {has} {value!r}"
-    if record.margin > record.bound:
-        yield f"margin {record.margin!r} is above the bound {record.bound!r}"
+        if not abs(stored - value) <= _ROUNDING * max(abs(stored), task.scale):
+            return f"{name} is {stored!r}, its {has} {value!r}"
+    return ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +191,7 @@ def _offsets(details: dict[str, Any]) -> Array | None:
 
 def _points(path: Path, canonical: dict[str, int]) -> Iterator[Offer]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             content = {name: archive[name] for name in archive.files}
     except OSError as error:
         raise QcqpbenchError(f"{path}: cannot be read: {error.strerror or error}") from error

@@ -74,9 +74,9 @@ def _check(options: argparse.Namespace) -> int:
 
     path = _path(options.file)
     instances = wrong = 0
-    for record, faults in check(path):
-        instances, wrong = instances + 1, wrong + bool(faults)
-        for fault in faults:
+    for record, fault in check(path):
+        instances, wrong = instances + 1, wrong + bool(fault)
+        if fault:
             print(f"{record.problem}: {fault}", flush=True)
     verdict = f"{wrong} are wrong" if wrong else "all margins and bounds as stated"
     print(f"{path.name}: {instances} instances made anew: {verdict}")

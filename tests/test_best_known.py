@@ -1,0 +1,362 @@
+import contextlib
+import json
+import re
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import qcqpbench
+from qcqpbench import MaxMargin
+from qcqpbench.attempt import random_start, solve
+from qcqpbench.best_known import Proof, Record, proofs_of, read_proofs, read_records, shipped, write_list
+from qcqpbench.cli import main
+from qcqpbench.job import Outcome, load_problem
+from qcqpbench.metadata import BestKnown, Bound
+from qcqpbench.registry import family, solver
+from qcqpbench.store import Store
+from qcqpbench.suite import Suite, load_suite
+from qcqpbench.verify import verify
+
+RECORDS = read_records(shipped())
+PROOFS = read_proofs(shipped(), RECORDS)
+# The first of each number of outputs, and one at a high load.
+SMALL = [next(each for each in RECORDS.values() if each.n == n) for n in sorted({each.n for each in RECORDS.values()})]
+SMALL.append([each for each in RECORDS.values() if (each.n, each.m) == (2, 10)][-1])
+
+
+def task_of(record: Record) -> MaxMargin:
+    task = family(record.problem).generate()
+    assert isinstance(task, MaxMargin)
+    return task
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, list[str]]:
+    code = main(["best-known", *map(str, words)])
+    out, err = capsys.readouterr()
+    return code, (out + err).splitlines()
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A list of the small instances."""
+    path = tmp_path / "best_known.csv"
+    write_list(path, {each.problem_id: each for each in SMALL}, PROOFS)
+    return path
+
+
+def worse(path: Path) -> Record:
+    """Put another point, and multipliers that are all equal, in place of those of the first record; the rest stays."""
+    records = read_records(path)
+    proofs = read_proofs(path, records)
+    record = next(iter(records.values()))
+    task = task_of(record)
+    W = random_start(task, 7)
+    equal = np.ones(task.labels.shape, np.float32)
+    bound = np.linalg.norm(task.mixture(equal / equal.size)[0], 2) * (1 + 1e-13)
+    margin = float(task.margin(W))
+    found = replace(record, margin=margin, kappa_bar=margin / task.scale, bound=float(bound))
+    proof = Proof(W, np.zeros(task.n), equal)
+    write_list(path, records | {record.problem_id: found}, proofs | {record.problem_id: proof})
+    return found
+
+
+def results(path: Path, problem: str, solvers: list[str]) -> Path:
+    with Store(path, write=True) as store:
+        store.begin("a command", {"commit": "c0ffee" * 7, "dirty": True})
+        for job in Suite.of([problem], solvers).jobs():
+            made = load_problem(job.problem)
+            store.add(Outcome(job, solve(made, job.solver, random_start(made, job.start))))
+    return path
+
+
+# --- the list that ships ---
+
+
+def test_the_list_is_well_formed() -> None:
+    """Instances of the suite in the suite's order, each once; who found what can be read, and repeated."""
+    problems = [record.problem for record in RECORDS.values()]
+    assert problems == [spec for spec in load_suite("best_known").problems if spec in problems]
+    for id, record in RECORDS.items():
+        assert re.fullmatch("[0-9a-f]{64}", id)
+        parameters: dict[str, Any] = family(record.problem).parameters
+        p = parameters.get("p") or round(parameters["load"] * record.n * record.m)
+        assert (parameters["n"], parameters["m"], p) == (record.n, record.m, record.p)
+        scale = np.sqrt(parameters["f"]) * parameters["c"]
+        assert record.kappa_bar == pytest.approx(record.margin / scale, rel=1e-12)
+        assert record.margin <= record.bound
+        assert solver(record.bound_solver).spec == record.bound_solver
+        if not record.solver.endswith(".npz"):
+            assert solver(record.solver).spec == record.solver
+            assert f"-p '{record.problem}' -s " in record.command and record.solver in record.command
+            assert re.fullmatch("[0-9a-f]{12}", record.commit)
+    assert shipped().stat().st_size + proofs_of(shipped()).stat().st_size < 2e6
+
+
+@pytest.mark.parametrize("record", SMALL, ids=lambda record: str(record.problem))
+def test_margin_and_bound_are_what_point_and_multipliers_say(record: Record) -> None:
+    """Without any of our code but the family: sums over patterns, and an eigenvalue of scipy's kind."""
+    task, proof = task_of(record), PROOFS[record.problem_id]
+    assert task.id == record.problem_id
+    W = proof.point / np.sqrt((proof.point**2).sum(axis=1))[:, None]
+    pairs = [(i, j) for i in range(task.n) for j in range(i + 1, task.n)]
+    Q = np.einsum("ik,rkl,jl->rij", W, task.patterns, W)
+    margin = min(task.labels[r, k] * Q[r, i, j] for r in range(task.p) for k, (i, j) in enumerate(pairs))
+    assert record.margin == pytest.approx(margin, abs=1e-13)
+    weights = proof.multipliers.astype(float) / proof.multipliers.astype(float).sum()
+    assert weights.min() >= 0
+    S = np.zeros((task.n * task.m, task.n * task.m))
+    for k, (i, j) in enumerate(pairs):
+        M = sum(w * label * P for w, label, P in zip(weights[:, k], task.labels[:, k], task.patterns, strict=True))
+        S[i * task.m : (i + 1) * task.m, j * task.m : (j + 1) * task.m] = M
+    S += S.T - np.diag(np.repeat(proof.offsets, task.m))
+    bound = 0.5 * proof.offsets.sum() + 0.5 * task.n * np.linalg.eigvals(S).real.max()
+    assert record.bound == pytest.approx(bound, abs=1e-11)
+    if task.n == 2:
+        assert record.bound >= np.linalg.norm(M, 2) * (1 - 1e-12)
+
+
+# --- check ---
+
+
+def test_check_finds_nothing_wrong(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, lines = said(capsys, "check", small)
+    assert (code, len(lines)) == (0, 1)
+    assert lines[0] == f"best_known.csv: {len(SMALL)} instances made anew: all margins and bounds as stated"
+
+
+def _set(**values: Any) -> Callable[[Record, Proof], tuple[Record, Proof]]:
+    def change(record: Record, proof: Proof) -> tuple[Record, Proof]:
+        mine = {name: value(getattr(record, name)) for name, value in values.items() if hasattr(record, name)}
+        its = {name: value(getattr(proof, name)) for name, value in values.items() if hasattr(proof, name)}
+        return replace(record, **mine), replace(proof, **its)
+
+    return change
+
+
+def _bump(array: Any) -> Any:
+    changed = array.copy()
+    changed.flat[0] += 1e-3
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (_set(margin=lambda old: old + 1e-9), r"margin is 0\.\d+, its point has 0\.\d+"),
+        (_set(margin=lambda old: old + 9, kappa_bar=lambda old: old + 9), "margin 9.* is above bound"),
+        (_set(kappa_bar=lambda old: old + 1e-9), "kappa_bar is .*, its point has"),
+        (_set(bound=lambda old: old * (1 - 1e-8)), "bound is .*, its multipliers prove"),
+        (_set(point=_bump), "margin is .*, its point has"),
+        (_set(point=lambda old: 0 * old), "a row of its point has no direction"),
+        (_set(multipliers=_bump), "bound is .*, its multipliers prove"),
+        (_set(multipliers=lambda old: -old), "bound is .*, its multipliers prove inf"),
+        (_set(offsets=_bump), "bound is .*, its multipliers prove"),
+        (_set(problem=lambda old: old.replace("seed=0", "seed=1")), "problem_id is .*, the problem is .*seed=1"),
+        (_set(problem=lambda old: old.replace("f=0.2,", "")), "problem_id is .*, the problem is .*f=0.2"),
+        (_set(problem=lambda _: "covariance_perceptron[q=1]"), "cannot be made: unknown parameter"),
+        (_set(problem_id=lambda _: "0" * 64), "problem_id is 0000"),
+    ],
+)
+def test_check_finds_what_was_changed(
+    change: Any, expected: str, small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = SMALL[0]
+    record, proof = change(first, PROOFS[first.problem_id])
+    rest = {each.problem_id: each for each in SMALL[1:]}
+    write_list(small, {record.problem_id: record, **rest}, PROOFS | {record.problem_id: proof})
+    code, lines = said(capsys, "check", small)
+    assert (code, len(lines)) == (1, 2)
+    assert lines[1] == f"best_known.csv: {len(SMALL)} instances made anew: 1 are wrong"
+    assert re.match(rf"{re.escape(record.problem)}: .*{expected}", lines[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "expected"),
+    [
+        ("best_known.csv", lambda text: text[:-20], r"csv:\d+: is cut off"),
+        ("best_known.csv", lambda text: text[: text.rindex(',"')] + "\n", r"csv:\d+: has \d+ columns, needed: 13"),
+        ("best_known.csv", lambda text: text[: text[:-1].rindex("\n") + 1], "is the problem_id of no line"),
+        ("best_known_proofs.csv", lambda text: text[: text[:-1].rindex("\n") + 1], "has no proof of covariance_perc"),
+        ("best_known_proofs.csv", lambda text: text[:-20], "is cut off|is not base64|bytes, needed"),
+        ("best_known_proofs.csv", lambda text: text[:-21] + "\n", "is not base64|bytes, needed"),
+        ("best_known_proofs.csv", lambda text: text[:-8] + "*" + text[-7:], "its multipliers is not base64"),
+        ("best_known.csv", lambda text: text.replace("margin", "size", 1), "is no list of best known margins"),
+        ("best_known.csv", lambda text: "", "is no list of best known margins"),
+        ("best_known.csv", lambda text: text + text.splitlines()[-1] + "\n", "stands in it twice"),
+        ("best_known_proofs.csv", lambda text: text + text.splitlines()[-1] + "\n", "stands in it twice"),
+        ("best_known.csv", lambda text: text.replace(repr(SMALL[0].margin), "nan"), "csv:2: margin is 'nan', needed"),
+        ("best_known.csv", lambda text: text.replace(",2,10,", ",2,x,", 1), "csv:2: m is 'x', needed: a number"),
+        ("best_known.csv", lambda text: text + '"', "is no list of best known margins|is cut off"),
+    ],
+)
+def test_a_damaged_file_is_refused_in_a_line(
+    name: str, damage: Any, expected: str, small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = small.with_name(name)
+    target.write_text(damage(target.read_text()))
+    for words in (("check", small), ("update", small.with_name("none.db"), "-o", small)):
+        code, lines = said(capsys, *words)
+        assert (code, len(lines)) == (2, 1)
+        assert re.search(expected, lines[0])
+
+
+def test_other_files_are_refused_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\0")
+    (tmp_path / "text.db").write_text("no database")
+    np.savez(tmp_path / "strange.npz", **{"covariance_perceptron[m=11]": np.eye(2, 11)})  # type: ignore[arg-type]
+    np.savez(tmp_path / "nonsense.npz", nonsense=np.eye(2))
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "strange.npz").read_bytes()[:50])
+    listed = tmp_path / "new.csv"
+    for words, expected in {
+        ("check", tmp_path / "none.csv"): "No such file",
+        ("list", tmp_path / "binary.csv"): "not UTF-8",
+        ("update", tmp_path / "none.db", "-o", listed): "no such file",
+        ("update", tmp_path / "none.npz", "-o", listed): "No such file",
+        ("update", tmp_path / "text.db", "-o", listed): "is no qcqpbench results file",
+        ("update", tmp_path / "cut.npz", "-o", listed): "is no .npz file of points",
+        ("update", tmp_path / "strange.npz", "-o", listed): "is none of the instances of the suite best_known",
+        ("update", tmp_path / "nonsense.npz", "-o", listed): "unknown problem 'nonsense'",
+        ("update",): "the following arguments are required",
+        ("improve",): "invalid choice",
+    }.items():
+        code, lines = said(capsys, *words)
+        assert (code, len(lines)) == (2, 1)
+        assert expected in lines[0]
+    assert not listed.exists()
+
+
+# --- update ---
+
+
+def test_update_takes_improvements_only(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A better point and a better bound change a line in each file; the same ones again, and worse ones, nothing."""
+    original = [small.read_text().splitlines(), proofs_of(small).read_text().splitlines()]
+    before = worse(small)
+    found = results(tmp_path / "found.db", before.problem, ["certificate", "soft_margin[max_iter=3]"])
+    assert said(capsys, "check", small)[0] == 0
+
+    code, lines = said(capsys, "update", found, "-o", small)
+    assert (code, len(lines)) == (0, 2)
+    assert re.match(rf"{re.escape(before.problem)}: margin .* → .* \(certificate.*\), bound .* → .*\)", lines[0])
+    assert lines[1] == f"best_known.csv: 1 of {len(SMALL)} instances changed"
+    after = read_records(small)[before.problem_id]
+    assert after.margin == pytest.approx(SMALL[0].margin, abs=1e-7)
+    assert after.bound == pytest.approx(SMALL[0].bound, rel=1e-2) and after.bound < before.bound
+    assert (after.commit, after.solver) == ("c0ffeec0ffee+", "certificate[tol=0.003]")
+    assert said(capsys, "check", small)[0] == 0
+    for path, lines in zip((small, proofs_of(small)), original, strict=True):
+        now = path.read_text().splitlines()
+        assert len(now) == len(lines) and sum(a != b for a, b in zip(now, lines, strict=True)) <= 1
+
+    times = [each.stat().st_mtime_ns for each in (small, proofs_of(small))]
+    worst = results(tmp_path / "worse.db", before.problem, ["soft_margin[max_iter=3]"])
+    assert said(capsys, "update", found, worst, "-o", small) == (
+        0,
+        [f"best_known.csv: 0 of {len(SMALL)} instances changed"],
+    )
+    assert times == [each.stat().st_mtime_ns for each in (small, proofs_of(small))]
+
+
+def test_update_believes_no_claim(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = SMALL[0]
+    found = results(tmp_path / "found.db", record.problem, ["certificate"])
+    with contextlib.closing(sqlite3.connect(found)) as connection:
+        connection.execute("UPDATE run SET margin = 9, bound = 0.001")
+        connection.commit()
+    assert said(capsys, "update", found, "-o", small)[1] == [f"best_known.csv: 0 of {len(SMALL)} instances changed"]
+
+
+def test_update_takes_points(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Points from elsewhere, by specs in any spelling of the suite's; of any length, as only directions count."""
+    before = worse(small)
+    n, m = SMALL[1].n, SMALL[1].m
+    offered = {
+        "covariance_perceptron[m=10,load=0.1]": 3 * PROOFS[before.problem_id].point,
+        SMALL[1].problem: np.ones((n, m + 1)),
+    }
+    np.savez(tmp_path / "mine.npz", **offered)  # type: ignore[arg-type]
+    code, lines = said(capsys, "update", tmp_path / "mine.npz", "-o", small)
+    assert (code, len(lines)) == (0, 2)
+    after = read_records(small)[before.problem_id]
+    assert after.margin == pytest.approx(SMALL[0].margin, abs=1e-12)
+    assert (after.solver, after.command, after.bound) == ("mine.npz", "", before.bound)
+
+
+def test_update_makes_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of instances of the suite alone, in its order; also from solvers that prove nothing."""
+    problems = load_suite("best_known").problems
+    found = results(tmp_path / "a.db", problems[3], ["slsqp"])
+    results(found, problems[0], ["slsqp"])
+    results(found, "covariance_perceptron[m=4,p=2]", ["slsqp"])
+    listed = tmp_path / "new.csv"
+    assert said(capsys, "update", found, "-o", listed)[1][-1] == "new.csv: 2 of 2 instances changed"
+    assert [each.problem for each in read_records(listed).values()] == [problems[0], problems[3]]
+    assert said(capsys, "check", listed)[0] == 0
+
+
+def test_a_list_is_written_whole_or_not_at_all(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Here the second of its files cannot be written."""
+    worse(small)
+    found = results(tmp_path / "found.db", SMALL[0].problem, ["gip"])
+    (tmp_path / ".best_known_proofs.csv.part").mkdir()
+    before = {each: each.read_bytes() for each in tmp_path.glob("*.csv")}
+    code, lines = said(capsys, "update", found, "-o", small)
+    assert (code, len(lines)) == (2, 1) and "cannot be written: Is a directory" in lines[0]
+    assert before == {each: each.read_bytes() for each in tmp_path.glob("*.csv")}
+    assert not (tmp_path / ".best_known.csv.part").exists()
+
+
+# --- what it is for ---
+
+
+def test_list(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, lines = said(capsys, "list", small)
+    assert code == 0 and len(lines) == 1 + len(SMALL)
+    assert lines[0].split() == ["problem", "margin", "kappa_bar", "kappa_bar_theory", "bound", "gap", "solver"]
+    assert f"{SMALL[0].kappa_bar:.5g}" in lines[1].split() and "4.3589" in lines[1].split()
+    assert main(["best-known", "list", str(small), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["problem_id"] for row in rows] == [each.problem_id for each in SMALL]
+    assert rows[0]["gap"] == pytest.approx((SMALL[0].bound - SMALL[0].margin) / SMALL[0].bound)
+    assert said(capsys)[0] == 0
+
+
+def test_a_task_of_the_list_says_so() -> None:
+    """However its spec is spelled; a task with another content does not."""
+    first = SMALL[0]
+    for spec in (first.problem, f"covariance_perceptron[m=10,p={first.p}]"):
+        known = qcqpbench.problem(spec).metadata
+        assert known.best_known == BestKnown(first.margin, first.solver)
+        assert known.bounds == (Bound(first.bound, "shor"),)
+    attempt = solve(qcqpbench.problem(first.problem), "slsqp")
+    assert attempt.best_known == first.margin and attempt.problem_id == first.problem_id
+    for other in ("m=10,p=2,seed=1", "m=11,p=2", f"m=10,p={first.p},f=0.3"):
+        known = qcqpbench.problem(f"covariance_perceptron[{other}]").metadata
+        assert known.best_known is None and known.bounds == ()
+
+
+def test_the_list_is_read_when_a_problem_is_made_and_not_before(tmp_path: Path) -> None:
+    code = """
+import sys, qcqpbench
+assert "qcqpbench.best_known" not in sys.modules
+from qcqpbench import best_known
+from qcqpbench.cli import main
+main(["theory"])
+assert best_known.known.cache_info().currsize == 0
+qcqpbench.problem("covariance_perceptron[m=4,p=3]")
+assert best_known.known.cache_info().currsize == 1
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True)
+
+
+def test_a_point_of_the_list_is_a_reference() -> None:
+    for record in SMALL:
+        found = verify(qcqpbench.problem(record.problem), PROOFS[record.problem_id].point)
+        assert found.margin == pytest.approx(record.margin, rel=1e-12)
