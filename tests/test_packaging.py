@@ -68,9 +68,12 @@ def test_the_wheel_holds_the_package(wheel: Path) -> None:
     modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "qcqpbench").rglob("*.py")}
     for folder in ("problems", "solvers"):
         modules |= {f"qcqpbench/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / folder).rglob("*.py")}
-    suites = {f"qcqpbench/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "problems" / "suites").iterdir()}
+    files = [
+        path for folder in ("data", "suites") for path in (ROOT / "problems" / folder).rglob("*") if path.is_file()
+    ]
+    shipped = {f"qcqpbench/{path.relative_to(ROOT).as_posix()}" for path in files}
     page = {path.relative_to(ROOT).as_posix() for path in (ROOT / "qcqpbench" / "report" / "page").iterdir()}
-    assert modules | suites | page | {"qcqpbench/py.typed"} <= names
+    assert modules | shipped | page | {"qcqpbench/py.typed"} <= names
 
 
 def test_it_puts_nothing_else_in_site_packages(environment: Path) -> None:
@@ -92,6 +95,8 @@ def test_it_works_with_numpy_and_scipy_alone(environment: Path, tmp_path: Path) 
     assert {row["name"] for row in json.loads(listed)} >= {"covariance_perceptron", "classical_perceptron", "parity"}
     suites = json.loads(succeed(environment.with_name("qcqpbench"), "list", "suites", "--json", cwd=tmp_path))
     assert {row["name"] for row in suites} >= {"smoke", "default", "paper"}
+    known = json.loads(succeed(environment.with_name("qcqpbench"), "best-known", "list", "--json", cwd=tmp_path))
+    assert known[0]["margin"] <= known[0]["bound"]
     code = "import qcqpbench; print(qcqpbench.problem('covariance_perceptron[m=4,p=3]').id)"
     assert succeed(environment, "-c", code, cwd=tmp_path) == succeed(sys.executable, "-c", code, cwd=tmp_path)
 
