@@ -2,10 +2,11 @@
 
 A row may say more than the store does:
 
-    label   what to call the solver; its spec if missing
-    scope   of the solver: "bound" if it proves bounds and does not compete for margins
-    sense   of a general QCQP: "minimize" (if missing) or "maximize"; and `variables`, `constraints`, how many it has
-    trace   (seconds since the solver's entry, kappa_bar) of what a run on a task reported
+    label         what to call the solver; its spec if missing
+    scope         of the solver: "bound" if it proves bounds and does not compete for margins
+    sense         of a general QCQP: "minimize" (if missing) or "maximize"; and `variables`, `constraints`, its size
+    trace         (seconds since the solver's entry, kappa_bar) of what a run on a task reported
+    known_bound   of a task in the list of best known margins: its bound, which needs no belief
 
 Everything is by score, of which more is better: κ̄ of a task, the objective of a QCQP with its sign. Only a point that
 the suite found feasible has one, whatever the solver claims. A problem is told by its problem_id.
@@ -132,14 +133,19 @@ class Bounds:
 
 
 def bounds(rows: Sequence[Row], best: Mapping[str, float]) -> Bounds:
-    """What solvers claim to have proved, as far as no point is better. A bound needs no point of its own."""
+    """What the list of best known margins has, and what solvers claim to have proved, as far as no point is better.
+    A bound needs no point of its own."""
     to_score = units(rows)
     least: dict[str, float] = {}
     of_solvers: dict[str, dict[str, float]] = defaultdict(dict)
     refuted = []
     for row in rows:
         id = row["problem_id"]
-        if row["bound"] is None or id not in best or id not in to_score:
+        if id not in best or id not in to_score:
+            continue
+        if row.get("known_bound") is not None:
+            least[id] = min(to_score[id] * float(row["known_bound"]), least.get(id, math.inf))
+        if row["bound"] is None:
             continue
         bound = to_score[id] * float(row["bound"])
         if bound < best[id] and gap(bound, best[id]) > _SLACK:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import qcqpbench
-from qcqpbench import MaxMargin
+from qcqpbench import MaxMargin, report
 from qcqpbench.attempt import random_start, solve
 from qcqpbench.best_known import Proof, Record, proofs_of, read_proofs, read_records, shipped, write_list
 from qcqpbench.cli import main
@@ -360,3 +360,17 @@ def test_a_point_of_the_list_is_a_reference() -> None:
     for record in SMALL:
         found = verify(qcqpbench.problem(record.problem), PROOFS[record.problem_id].point)
         assert found.margin == pytest.approx(record.margin, rel=1e-12)
+
+
+def test_a_report_uses_margin_and_bound(tmp_path: Path) -> None:
+    """A single poor run is told from the best known, and from a bound that none of its solvers proved."""
+    first = SMALL[0]
+    path = results(tmp_path / "poor.db", first.problem, ["soft_margin[max_iter=3]"])
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE run SET best_known = NULL")
+        connection.commit()
+    read_back = report.read([path])
+    (row,) = read_back.rows
+    (solver_line,) = report.contents(read_back)["summary"]
+    assert solver_line["gap_median"] == pytest.approx(1 - row["margin"] / first.margin)
+    assert solver_line["gap_bound"] == pytest.approx(1 - row["margin"] / first.bound)

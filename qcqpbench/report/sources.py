@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..best_known import known as best_known
 from ..errors import QcqpbenchError, require
 from ..job import is_file, load_problem
 from ..maxmargin import MaxMargin, unit_rows
@@ -63,6 +64,7 @@ def read(paths: Sequence[str | Path]) -> Results:
     ordered = sorted(rows.values(), key=lambda row: [row[name] for name in order])
     _add_kinds(ordered)
     _add_names(ordered)
+    _add_best_known(ordered)
     return Results(tuple(Path(path).name for path in paths), ordered, machines, micro)
 
 
@@ -80,6 +82,13 @@ def _add_names(rows: Iterable[Row]) -> None:
         row["problem_label"] = problems.get(row["problem"], row["problem"])
         row["label"] = f"{short.get(row['solver'], row['solver'])}{' ' + row['version'] if several else ''}"
         row["scope"] = str(getattr(solvers().get(names[row["solver"]]), "scope", Scope.LOCAL))
+
+
+def _add_best_known(rows: Iterable[Row]) -> None:
+    """Margins and bounds of the list as it is now; the rows may be older."""
+    for row in rows:
+        if (record := best_known().get(row["problem_id"])) is not None:
+            row["best_known"], row["known_bound"] = record.margin, record.bound
 
 
 def _name(spec: str) -> str:
