@@ -7,10 +7,10 @@ from types import ModuleType
 from ..errors import QcqpbenchError, require
 from ..maxmargin import MaxMargin
 from ..qcqp import QCQP
-from . import npz, qplib
+from . import lp, mps, nl, npz, qplib
 from ._text import GZIP
 
-_TEXTS = {".qplib": qplib}
+_TEXTS = {".qplib": qplib, ".lp": lp, ".mps": mps, ".nl": nl}
 # By how a file's name ends; text may be compressed.
 FORMATS: dict[str, ModuleType] = {".npz": npz, **_TEXTS, **{suffix + GZIP: _TEXTS[suffix] for suffix in _TEXTS}}
 

@@ -1,11 +1,12 @@
 """Text files as the readers of formats see them: lines with their numbers, plain ASCII, every size bounded."""
 
 import contextlib
+import functools
 import gzip
 import os
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -16,7 +17,7 @@ from ..errors import QcqpbenchError
 MOST_BYTES = 1 << 29
 MOST_IN_A_LINE = 1 << 20
 # A short line takes as long to read as one of so many bytes.
-LEAST_OF_A_LINE = 16
+LEAST_OF_A_LINE = 8
 # Text that people compress shrinks to a fifth or a twentieth; gzip can make a thousandth of a bomb.
 MOST_EXPANSION = 200
 GZIP = ".gz"
@@ -36,19 +37,14 @@ class Text:
     def __init__(self, path: Path, file: IO[bytes] | gzip.GzipFile, most: int) -> None:
         self.path = path
         self.line = 0
-        self._file = file
         self._left = self._most = most
-        self._again: list[str] = []
+        self._next = functools.partial(file.readline, MOST_IN_A_LINE)
+        self._block: list[bytes] = []
+        self._again: list[bytes] = []
 
     def __iter__(self) -> Iterator[str]:
         """The lines that are left, with their ends."""
-        while True:
-            if self._again:
-                self.line += 1
-                yield self._again.pop()
-                continue
-            if not (raw := self._file.readline(MOST_IN_A_LINE)):
-                return
+        while raw := self._again.pop() if self._again else self._next():
             self.line += 1
             self._left -= max(len(raw), LEAST_OF_A_LINE)
             if self._left < 0:
@@ -59,21 +55,31 @@ class Text:
                 raise self.error(f"byte 0x{raw[found.start()]:02x} is no ASCII text; is this another kind of file?")
             yield raw.decode("ascii")
 
-    def content(self) -> str:
-        """The whole text at once."""
-        raw = self._file.read(self._most + 1)
-        self.line = max(1, raw.count(b"\n"))
-        if len(raw) > self._most:
-            raise self.error(f"the text is longer than {self._most} bytes, which is the most that is read")
-        if found := _NO_TEXT.search(raw):
-            message = f"byte 0x{raw[found.start()]:02x} is no ASCII text; is this another kind of file?"
-            raise self.error(message, 1 + raw.count(b"\n", 0, found.start()))
-        return raw.decode("ascii")
+    def block(self, count: int) -> str:
+        """The next lines, that many, at once, which is fast; nothing if they are fewer, too long or no text."""
+        self._block, size = [], 0
+        while len(self._block) < count and size < MOST_IN_A_LINE:
+            raw = self._again.pop() if self._again else self._next()
+            if not raw:
+                break
+            self._block.append(raw)
+            size += len(raw)
+        self._charge(1)
+        block = b"".join(self._block)
+        if len(self._block) == count and self._left >= 0 and size < MOST_IN_A_LINE and not _NO_TEXT.search(block):
+            return block.decode("ascii")
+        self.put_back()
+        return ""
 
-    def put_back(self, lines: Sequence[str]) -> None:
-        """Have the lines that were read last read again."""
-        self._again.extend(reversed(lines))
-        self.line -= len(lines)
+    def put_back(self) -> None:
+        """Have the lines of the last block read again."""
+        self._charge(-1)
+        self._again.extend(reversed(self._block))
+        self._block = []
+
+    def _charge(self, sign: int) -> None:
+        self.line += sign * len(self._block)
+        self._left -= sign * max(sum(map(len, self._block)), LEAST_OF_A_LINE * len(self._block))
 
     def error(self, message: str, line: int | None = None) -> QcqpbenchError:
         return QcqpbenchError(f"{self.path}:{max(1, self.line if line is None else line)}: {message}")

@@ -13,7 +13,6 @@ values of multipliers are read past. What is written reads back exactly, but for
 import re
 from array import array
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from pathlib import Path
 from typing import IO
 
@@ -33,7 +32,7 @@ _COORDINATE = re.compile(rf"x([0-9]+)\s+({NUMBER}){_REST}")
 _WORD = re.compile(rf"(\S+){_REST}")
 _ENTRIES = {width: re.compile(r"([0-9]+)\s+" * width + rf"({NUMBER}){_REST}") for width in (1, 2, 3)}
 _PLAIN = {width: re.compile(rf"(?:[ \t]*+{'[0-9]{1,9}[ ]++' * width}{NUMBER}[ \t\r]*+\n)*+") for width in (1, 2, 3)}
-_BLOCK = 1 << 14
+_BLOCK = 1 << 12
 _NAMED = re.compile(rf"([0-9]+)\s+(\S+){_REST}")
 _COMMENTS = "!%#"
 # Written for infinity.
@@ -206,14 +205,13 @@ class _Reader:
     def _block(self, count: int, width: int, content: "array[float]", lines: "array[int]") -> bool:
         """Take that many lines of bare numbers at once, which is fast; if there are others among them, none."""
         begin = self.text.line + 1
-        taken = list(islice(self.text, count))
-        block = "".join(taken)
+        block = self.text.block(count)
         numbers = np.fromstring(block, sep=" ") if _PLAIN[width].fullmatch(block) else np.zeros(0)
         if len(numbers) == count * (width + 1) and np.isfinite(numbers).all():
             content.frombytes(numbers.tobytes())
             lines.extend(range(begin, begin + count))
             return True
-        self.text.put_back(taken)
+        self.text.put_back()
         return False
 
     def _terms(self, what: str, *sizes: int, rows: int | None = None) -> tuple[Indices, Vector]:
