@@ -264,7 +264,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_the_suites_that_ship() -> None:
-    assert suites() == ["capacity", "default", "global", "paper", "scaling", "smoke"]
+    assert suites() == ["best_known", "capacity", "default", "global", "paper", "scaling", "smoke"]
     for name in suites():
         suite = load_suite(name)
         assert suite.about and suite.name == name
