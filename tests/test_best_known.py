@@ -17,6 +17,7 @@ from qcqpbench import MaxMargin, report
 from qcqpbench.attempt import random_start, solve
 from qcqpbench.best_known import Proof, Record, proofs_of, read_proofs, read_records, shipped, write_list
 from qcqpbench.cli import main
+from qcqpbench.family import TaskFamily
 from qcqpbench.job import Outcome, load_problem
 from qcqpbench.metadata import BestKnown, Bound
 from qcqpbench.registry import family, solver
@@ -97,6 +98,22 @@ def test_the_list_is_well_formed() -> None:
             assert f"-p '{record.problem}' -s " in record.command and record.solver in record.command
             assert re.fullmatch("[0-9a-f]{12}", record.commit)
     assert shipped().stat().st_size + proofs_of(shipped()).stat().st_size < 2e6
+
+
+def test_the_instances() -> None:
+    """All ensembles, sizes and loads; n = 3 and 5 at the same shares of theory's capacity, 8m/(n − 1) patterns."""
+    found = [family(spec) for spec in load_suite("best_known").problems]
+    shares: dict[Any, set[float]] = {}
+    for each in found:
+        assert isinstance(each, TaskFamily) and each.seed == 0
+        share = each.pattern_count() * (each.n - 1) / (8 * each.m)
+        shares.setdefault((each.parameters["ensemble"], each.n, each.m), set()).add(share)
+    for (_, n, m), held in shares.items():
+        loads = [0.1, 0.25, 0.5, 1, 1.5, 2, 2.5, 3, 3.5] if n == 2 else [0.5, 1, 2, 3, 3.5]
+        # To half a pattern.
+        assert sorted(held) == pytest.approx([load / 4 for load in loads], abs=0.51 * (n - 1) / (8 * m))
+    sizes = [(2, m) for m in (10, 20, 50, 100, 200)] + [(n, m) for n in (3, 5) for m in (10, 20, 50)]
+    assert set(shares) == {(kind, n, m) for kind in ("paper", "psd", "gaussian") for n, m in sizes}
 
 
 @pytest.mark.parametrize("record", SMALL, ids=lambda record: str(record.problem))
