@@ -53,18 +53,20 @@ class Scip(QCQPSolver):
         model.setParam("limits/gap", self.gap)
         model.setParam("numerics/feastol", self.feasibility_tol)
         model.setParam("limits/totalnodes", -1 if self.max_nodes is None else self.max_nodes)
+        reports: dict[str, Budget] = {}
+        _report_solutions(model, variables[: problem.n_variables], reports)
 
         def run(start: Array, budget: Budget) -> Solution:
             model.freeTransform()
+            reports["to"] = budget
             model.setParam("parallel/maxnthreads", budget.threads)
             if np.isfinite(budget.time_limit):
                 model.setParam("limits/time", max(budget.remaining(), 1e-3))
-            _suggest(model, variables, start)
+            _suggest(model, variables, [*start, float(problem.objective(start))])
             model.optimize()
             status = model.getStatus()
             found = model.getNSols() > 0 and status not in ("infeasible", "unbounded")
-            best = model.getBestSol()
-            x = np.array([model.getSolVal(best, variable) for variable in variables]) if found else None
+            x = _best(model, variables[: problem.n_variables]) if found else None
             bound = model.getDualbound()
             return Solution(
                 x=x,
@@ -80,6 +82,7 @@ class Scip(QCQPSolver):
 
 
 def _model(problem: QCQP) -> tuple[Any, list[Any]]:
+    """The model and its variables: those of the problem, and for a quadratic objective one that has its value."""
     import pyscipopt
 
     model = pyscipopt.Model()
@@ -92,6 +95,7 @@ def _model(problem: QCQP) -> tuple[Any, list[Any]]:
         value = model.addVar(lb=None)
         model.addCons(objective <= value if problem.sense == "minimize" else objective >= value)
         objective = value
+        variables = [*variables, value]
     model.setObjective(objective, problem.sense)
     for r in range(problem.n_constraints):
         expression = _expression(problem, r + 1, variables)
@@ -122,9 +126,31 @@ def _expression(problem: QCQP, r: int, variables: list[Any]) -> Any:
     )
 
 
-def _suggest(model: Any, variables: list[Any], start: Array) -> None:
-    """Hand over the start, which SCIP keeps only if it is feasible; the objective's variable is left to it."""
-    solution = model.createPartialSol()
-    for variable, value in zip(variables, start, strict=True):
+def _suggest(model: Any, variables: list[Any], values: list[float]) -> None:
+    """Hand over the start, which SCIP keeps only if it is feasible: to complete a part of one may take all its time."""
+    solution = model.createSol()
+    for variable, value in zip(variables, values, strict=False):
         model.setSolVal(solution, variable, float(value))
     model.addSol(solution)
+
+
+def _best(model: Any, variables: list[Any]) -> Array:
+    best = model.getBestSol()
+    return np.array([model.getSolVal(best, variable) for variable in variables])
+
+
+def _report_solutions(model: Any, variables: list[Any], reports: dict[str, Budget]) -> None:
+    """Tell the budget of each better solution, so that one is left if SCIP has to be killed."""
+    from pyscipopt.scip import PY_SCIP_EVENTTYPE, Eventhdlr
+
+    class Reporter(Eventhdlr):
+        def eventinit(self) -> None:
+            self.model.catchEvent(PY_SCIP_EVENTTYPE.BESTSOLFOUND, self)
+
+        def eventexit(self) -> None:
+            self.model.dropEvent(PY_SCIP_EVENTTYPE.BESTSOLFOUND, self)
+
+        def eventexec(self, _: Any) -> None:
+            reports["to"].report(_best(self.model, variables))
+
+    model.includeEventhdlr(Reporter(), "reporter", "reports better solutions")
