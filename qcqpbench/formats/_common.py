@@ -93,6 +93,14 @@ class Terms:
             raise text.error(str(error)) from error
 
 
+def content(text: Text) -> str:
+    """The whole text; large blocks of it are read fast."""
+    parts = []
+    while block := text.block(1000):
+        parts.append(block)
+    return "".join([*parts, *text])
+
+
 def bounded(value: float) -> float:
     """A bound as LP and MPS files mean it."""
     return value if abs(value) < INFINITE else float(np.copysign(np.inf, value))

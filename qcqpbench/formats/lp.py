@@ -1,21 +1,9 @@
 r"""LP files (.lp), as CPLEX, Gurobi and SCIP read them.
 
     Maximize
-     obj:
-     +3.0 x1
-     +0.0 x2
-     +7.5 Constant
-     + [
-     +4.0 x1 ^2
-     -3.0 x2 * x1
-     ] / 2
+     obj: +3.0 x1 +0.0 x2 +7.5 Constant + [ +4.0 x1 ^2 -3.0 x2 * x1 ] / 2
     Subject To
-     c1:
-     +2.0 x1
-     + [
-     +1.0 x2 * x1
-     ]
-     >= 1.0
+     c1: +2.0 x1 + [ +1.0 x2 * x1 ] >= 1.0
     Bounds
      x1 free
      -inf <= x2 <= 5.0
@@ -23,20 +11,20 @@ r"""LP files (.lp), as CPLEX, Gurobi and SCIP read them.
     End
 
 The objective's brackets are halved and those of a constraint are not. A variable without a bound is in [0, ∞), a bound
-of 1e20 or more is infinite. Variables are numbered as they first occur, so the objective names all of them.
+of 1e20 or more is infinite. Variables are numbered as they first occur, so the objective names all of them. Terms that
+occur twice add up.
 
 Where readers differ, written is what all of them take for the same problem, and read is what others write:
 
 - The objective's constant: a bare number, SCIP's way, is a new variable to Gurobi. Written is Gurobi's way, a variable
   Constant that is 1, which to others is just that. Read are both.
-- Ranges: neither Gurobi nor SCIP reads CPLEX's ``1 <= x1 + x2 <= 2``. Written are two constraints, c1_lhs and c1_rhs, as
-  SCIP does. Read are both; two such constraints with the same left side are one.
-- ``5 x`` may be written ``5x``, and ``=<`` and ``=>`` are relations, as in CPLEX and SCIP; Gurobi takes them otherwise.
+- Ranges: neither Gurobi nor SCIP reads CPLEX's ``1 <= x1 + x2 <= 2``. Written are, as by SCIP, two constraints, c1_lhs and
+  c1_rhs. Read are both; two such constraints with the same left side are one.
+- ``5x`` is ``5 x``, ``=<`` is ``<=``, as in CPLEX and SCIP; to Gurobi they are a variable and an error, or ``=``.
 - A bound given twice, and ``free`` together with a bound, count differently: refused.
 
-Products that occur twice in a row add up. Where a name would not do in such a file (operators, spaces, brackets, a
-keyword, an e at its beginning), all of its kind are written as x1.. or c1... The start and the metadata are not kept;
-numbers come back exactly.
+Where a name would not do in such a file (operators, spaces, brackets, a keyword, an e at its beginning), all of its
+kind are written as x1.. or c1... The start and the metadata are not kept; numbers come back exactly.
 """
 
 import re
@@ -55,6 +43,7 @@ from ._common import (
     Terms,
     bounded,
     check_bounds,
+    content,
     linear_terms,
     names,
     qcqp_only,
@@ -80,8 +69,8 @@ _RELATION = r"(=<|=>|<=?+|>=?+|==?+)"
 
 
 def _run(term: str, unsigned: bool) -> str:
-    """Terms, each with its sign, of which the first may lack it."""
-    return (rf"(?:\s*+{term})?+" if unsigned else "") + rf"(?:\s*+[+-]\s*+{term})*+"
+    """Terms, each with its sign, which the first may lack; so many at once that memory is bounded."""
+    return (rf"(?:\s*+{term})?+" if unsigned else "") + rf"(?:\s*+[+-]\s*+{term}){{0,100000}}+"
 
 
 _ANY = rf"(?:{_NUMBER}\s*+(?:{_NAME})?+|{_NAME})"
@@ -89,7 +78,8 @@ _FIRST_TERMS, _MORE_TERMS = (re.compile(_run(_ANY, unsigned)) for unsigned in (T
 _TERM = re.compile(rf"\s*+([+-]?+)\s*+({_NUMBER})?+\s*+({_NAME})?+")
 _BRACKET = re.compile(r"\s*+([+-]?+)\s*+\[")
 _SECOND = rf"\s*+(?:\^\s*+2{_ENDS}|\*\s*+{_NAME})"
-_PRODUCTS = re.compile(_run(rf"(?:{_NUMBER}\s*+)?+{_NAME}{_SECOND}", unsigned=True))
+_QUADRATIC = rf"(?:{_NUMBER}\s*+)?+{_NAME}{_SECOND}"
+_FIRST_PRODUCTS, _MORE_PRODUCTS = (re.compile(_run(_QUADRATIC, unsigned)) for unsigned in (True, False))
 _PRODUCT = re.compile(rf"([+-]?+)\s*+({_NUMBER})?+\s*+({_NAME})\s*+(?:\^\s*+2|\*\s*+({_NAME}))")
 _CLOSED = re.compile(r"\s*+\]")
 _HALF = re.compile(rf"\s*+/\s*+2{_ENDS}")
@@ -187,7 +177,7 @@ class _Reader:
 
     def __init__(self, text: Text) -> None:
         self.text = text
-        self.content = _COMMENT.sub("", text.content())
+        self.content = _COMMENT.sub("", content(text))
         self.place, self.end = 0, len(self.content)
         self.terms = Terms()
         self.variables: dict[str, int] = {}
@@ -268,7 +258,7 @@ class _Reader:
     def _expression(self, row: int) -> float | None:
         """Reads terms into a row; the sum of those without a variable, if there are any."""
         constants: list[float] = []
-        pattern, empty = _FIRST_TERMS, True
+        pattern = _FIRST_TERMS
         while True:
             begin = self._skip()
             self._match(pattern)
@@ -283,30 +273,36 @@ class _Reader:
                     constants.append(value)
             self._check_finite(values + constants, begin)
             self.terms.add_linear(row, variables, values)
-            empty = empty and self.place == begin
+            read = self.place > begin
             bracket = self._match(_BRACKET)
-            if bracket is None:
+            if bracket is not None:
+                unsigned = pattern is _FIRST_TERMS and not read
+                self._require(unsigned or bracket[1] != "", "a sign is missing before [", begin)
+                self._products(row, bracket[1])
+            elif not read:
                 return sum(constants) if constants else None
-            self._require(empty or bracket[1] != "", "a sign is missing before [", bracket.start())
-            self._products(row, bracket[1])
-            pattern, empty = _MORE_TERMS, False
+            pattern = _MORE_TERMS
 
     def _products(self, row: int, sign: str) -> None:
-        begin, number_of = self.place, self.variables
-        self._match(_PRODUCTS)
-        first, second, values = [], [], []
-        for plus, number, name, other in _PRODUCT.findall(self.content, begin, self.place):
-            i = number_of.setdefault(name, len(number_of))
-            first.append(i)
-            second.append(number_of.setdefault(other, len(number_of)) if other else i)
-            values.append(float(plus + (number or "1")))
-        self._check_finite(values, begin)
+        factor = (-1.0 if sign == "-" else 1.0) / (1 if row else 2)
+        number_of, begin = self.variables, -1
+        pattern = _FIRST_PRODUCTS
+        while self.place != begin:
+            begin = self.place
+            self._match(pattern)
+            pattern = _MORE_PRODUCTS
+            first, second, values = [], [], []
+            for plus, number, name, other in _PRODUCT.findall(self.content, begin, self.place):
+                i = number_of.setdefault(name, len(number_of))
+                first.append(i)
+                second.append(number_of.setdefault(other, len(number_of)) if other else i)
+                values.append(factor * float(plus + (number or "1")))
+            self._check_finite(values, begin)
+            self.terms.add_products(row, first, second, values)
         self._require(self._match(_CLOSED) is not None, f"{self._word()}: in [ ] stand terms as 2 x ^2 and - 2 x * y")
         half = self._match(_HALF) is not None
         self._require(half or row > 0, "the objective's brackets need / 2 behind them")
         self._require(not half or row == 0, "/ 2 behind brackets stands only in the objective")
-        factor = (-1.0 if sign == "-" else 1.0) / (1 if row else 2)
-        self.terms.add_products(row, first, second, [factor * value for value in values])
 
     def _bounds(self) -> tuple[list[float], list[float]]:
         lower: dict[int, float] = {}

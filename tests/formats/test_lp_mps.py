@@ -1,0 +1,116 @@
+"""What holds for LP and MPS files alike: they come back exactly, and SCIP and Gurobi find the same problem in them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from qcqpbench import QCQP, QcqpbenchError, read, write
+from tests.formats.others import PROGRAMS, assert_agree, read_by, written_by
+from tests.formats.samples import TINY, assert_same, edges, larger, qcqps, tame
+
+SUFFIXES = [".lp", ".mps"]
+# In these files 1e20 is infinite, and coefficients are halved or doubled.
+sides = edges.filter(lambda value: abs(value) < 1e20)
+entries = edges.filter(lambda value: value == 0 or 1e-300 < abs(value) < 1e300)
+names = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=5)
+
+
+@pytest.fixture(params=SUFFIXES)
+def file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.getbasetemp() / f"problem{request.param}"
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@given(first=qcqps(entries, sides, names))
+def test_a_problem_comes_back_to_the_last_bit(
+    tmp_path_factory: pytest.TempPathFactory, suffix: str, first: QCQP
+) -> None:
+    path = tmp_path_factory.getbasetemp() / f"round_trip{suffix}"
+    write(first, path)
+    assert_same(first, read(path))
+
+
+@pytest.mark.parametrize("first", TINY.values(), ids=TINY)
+def test_tiny_problems(file: Path, first: QCQP) -> None:
+    write(first, file)
+    second = read(file)
+    assert_same(first, second)
+    assert isinstance(second, QCQP)
+    assert (second.variable_names, second.constraint_names) == (first.variable_names, first.constraint_names)
+
+
+@pytest.mark.parametrize("first", TINY.values(), ids=TINY)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_others_read_tiny_problems(file: Path, name: str, first: QCQP) -> None:
+    write(first, file)
+    assert_agree(first, read_by(name, file))
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("name", PROGRAMS)
+@given(first=qcqps(tame, tame))
+@settings(max_examples=50)
+def test_others_read_the_same_problem(
+    tmp_path_factory: pytest.TempPathFactory, suffix: str, name: str, first: QCQP
+) -> None:
+    path = tmp_path_factory.getbasetemp() / f"ours{suffix}"
+    write(first, path)
+    assert_agree(first, read_by(name, path))
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("name", PROGRAMS)
+@given(first=qcqps(tame, tame))
+@settings(max_examples=50)
+def test_what_others_write(tmp_path_factory: pytest.TempPathFactory, suffix: str, name: str, first: QCQP) -> None:
+    path = tmp_path_factory.getbasetemp() / f"theirs{suffix}"
+    first = _writable(name, suffix, first)
+    written_by(name, first, path)
+    second = read(path)
+    assert isinstance(second, QCQP)
+    assert_agree(first, second)
+
+
+def _writable(name: str, suffix: str, first: QCQP) -> QCQP:
+    """Without what the program has no word for: a quadratic objective in SCIP; ranges in Gurobi, which makes them
+    variables, and in SCIP's MPS files if they are quadratic, of which it writes one side only."""
+    lower, products = first.lower.copy(), np.diff(first.quadratic.indptr)
+    ranges = np.isfinite(first.lower) & np.isfinite(first.upper) & (first.lower < first.upper)
+    if name == "gurobi":
+        lower[ranges] = -np.inf
+        return replace(first, lower=lower)
+    if suffix == ".mps":
+        lower[ranges & (products[1:] > 0)] = -np.inf
+    rows, columns, values = sparse.find(first.quadratic)
+    i, j = first.products[columns[rows > 0]].T
+    linear = sparse.find(first.linear)
+    rest = {"constant": first.constant, "sense": first.sense, "x_lower": first.x_lower, "x_upper": first.x_upper}
+    return QCQP.from_terms(
+        first.n_variables,
+        quadratic=(rows[rows > 0], i, j, values[rows > 0]),
+        linear=linear,
+        lower=lower,
+        upper=first.upper,
+        variable_names=first.variable_names,
+        constraint_names=first.constraint_names,
+        **rest,
+    )
+
+
+@pytest.mark.parametrize("form", ["epigraph", "min_norm"])
+def test_larger_problems(file: Path, form: str) -> None:
+    first = larger(form)
+    write(first, file)
+    assert_same(first, read(file))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_others_read_a_larger_problem(file: Path, name: str) -> None:
+    first = larger("epigraph")
+    write(first, file)
+    assert_agree(first, read_by(name, file))
