@@ -7,12 +7,13 @@ A file lists the lower triangles of matrices Q^0..Q^c, and every listed entry co
 Three letters say which sections there are: one for the objective (L: linear), one for the variables (C: continuous,
 the only ones here), one for the constraints (N, B: none; L: linear). Vectors are a default value and a list of the
 others. Blank lines, lines that begin with !, % or #, and words behind what a line must have are comments. Starting
-values of multipliers are read past. What is written reads back exactly, but for the metadata.
+values of multipliers are read past. What is written reads back exactly, but for the metadata and for names
+that are no words.
 """
 
 import re
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -275,8 +276,9 @@ def _lines(problem: QCQP) -> Iterator[str]:
     if c:
         yield f"{c} # number of constraints"
     i, j = problem.products[quadratic.col].T + 1
+    fits = bool((np.abs(quadratic.data) <= _LARGEST / 2).all())
+    require(fits, f"a quadratic coefficient is too large for a .qplib file; at most {_LARGEST / 2} is right")
     values = 2 * quadratic.data
-    require(bool(np.isfinite(values).all()), f"a quadratic coefficient is too large; at most {_LARGEST / 2} is right")
     first = quadratic.row == 0
     if letters[0] != "L":
         yield from _entries("quadratic terms in objective", values[first], i[first], j[first])
@@ -339,10 +341,9 @@ def _bounds(bounds: Vector) -> Vector:
     return np.clip(bounds, -_LARGEST, _LARGEST)
 
 
-def _names(what: str, names: Iterable[str] | None) -> Iterator[str]:
-    names = list(names or ())
-    yield f"{len(names)} # number of non-default {what} names"
-    for k, name in enumerate(names, 1):
-        fits = re.fullmatch(r"[!-~]+", name) is not None
-        require(fits, f"the {what} name {shorten(name)} does not fit a .qplib file; right is a word in ASCII")
-        yield f"{k} {name}"
+def _names(what: str, names: Sequence[str] | None) -> Iterator[str]:
+    """The names, if all of them are words."""
+    fit = [name for name in names or () if re.fullmatch(r"[!-~]+", name)]
+    fit = fit if names and len(fit) == len(names) else []
+    yield f"{len(fit)} # number of non-default {what} names"
+    yield from (f"{k} {name}" for k, name in enumerate(fit, 1))
