@@ -101,8 +101,9 @@ def certify(task: MaxMargin, solver: str | Solver = "gip", time_limit: float = m
 
 def random_start(problem: MaxMargin | QCQP, number: int = 0, seed: int = 0) -> Array:
     """Start number 0, 1, … of a problem: unit rows in random directions for a task; for a QCQP its own start first,
-    then points drawn uniformly between the bounds of the variables.
+    then points between the bounds of the variables: drawn uniformly if the number is even, random corners if it is odd.
 
+    Many local solutions have most variables at a bound, and corners lead to other ones than the middle does.
     A variable without two bounds, or with bounds further apart than _WIDEST, is drawn normally around the value next
     to 0 that it may have, and away from the bound if that is one.
     """
@@ -117,6 +118,7 @@ def random_start(problem: MaxMargin | QCQP, number: int = 0, seed: int = 0) -> A
     point = near + np.where(near == lower, abs(step), np.where(near == upper, -abs(step), step))
     boxed = upper <= lower + _WIDEST
     share = random.uniforms(bits, int(boxed.sum()))
+    share = np.round(share) if number % 2 else share
     point[boxed] = lower[boxed] + share * (upper[boxed] - lower[boxed])
     return np.clip(point, lower, upper)
 

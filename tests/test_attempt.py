@@ -76,6 +76,8 @@ def test_starts_of_a_qcqp_fill_the_box_and_keep_off_a_single_bound() -> None:
     upper = [90.0, inf, inf, inf, -7.0, inf, wide, 1.5]
     problem = QCQP.from_matrices((np.eye(8), None, 0.0), x_lower=lower, x_upper=upper)
     starts = np.array([random_start(problem, number) for number in range(1000)])
+    corners, starts = starts[1::2], starts[::2]
+    assert 200 < (corners[:, 0] == 10).sum() < 300 and set(corners[:, 0]) == {10, 90}
     assert (starts >= lower).all() and (starts <= upper).all()
     assert stats.kstest(starts[:, 0], "uniform", (10, 80)).pvalue > 0.01
     for k, draw in ((1, starts[:, 1]), (2, starts[:, 2]), (3, starts[:, 3] - 5), (4, -7 - starts[:, 4])):
@@ -83,7 +85,7 @@ def test_starts_of_a_qcqp_fill_the_box_and_keep_off_a_single_bound() -> None:
     assert stats.kstest(starts[:, 5].clip(-1.9), lambda x: np.where(x < -1.9, 0, stats.norm.cdf(x))).pvalue > 0.01
     assert stats.kstest(starts[:, 6], "norm").pvalue > 0.01
     assert set(starts[:, 7]) == {1.5}
-    assert abs(np.corrcoef(starts[:, :7].T) - np.eye(7)).max() < 0.15
+    assert abs(np.corrcoef(starts[:, :7].T) - np.eye(7)).max() < 0.2
 
 
 def test_the_start_of_a_problem_comes_first() -> None:
