@@ -49,7 +49,7 @@ class Scip(QCQPSolver):
 
         version = f"{pyscipopt.scip.MAJOR}.{pyscipopt.scip.MINOR}.{pyscipopt.scip.PATCH}"
 
-        model, variables = _model(problem)
+        model, variables = scip_model(problem)
         model.setParam("limits/gap", self.gap)
         model.setParam("numerics/feastol", self.feasibility_tol)
         model.setParam("limits/totalnodes", -1 if self.max_nodes is None else self.max_nodes)
@@ -81,7 +81,7 @@ class Scip(QCQPSolver):
         return run
 
 
-def _model(problem: QCQP) -> tuple[Any, list[Any]]:
+def scip_model(problem: QCQP) -> tuple[Any, list[Any]]:
     """The model and its variables: those of the problem, and for a quadratic objective one that has its value."""
     import pyscipopt
 

@@ -1,0 +1,275 @@
+"""Folders of instances with an index: QPLIB's, if it is there, and small ones whose solutions are known."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from qcqpbench import QCQP, MaxMargin, QcqpbenchError, problem, read, write
+from qcqpbench.attempt import judge_reported
+from qcqpbench.cli import main
+from qcqpbench.formats.qplib import write_point
+from qcqpbench.job import Outcome
+from qcqpbench.registry import family, solver
+from qcqpbench.spec import spell
+from qcqpbench.status import Termination
+from qcqpbench.store import Store
+from qcqpbench.suite import Suite, load_suite
+from qcqpbench.verify import verify
+
+QPLIB = Path(__file__).parents[3] / "shared" / "data" / "qplib"
+NAMES = [line.split(",")[0] for line in (QPLIB / "index.csv").read_text().splitlines()[1:]] if QPLIB.is_dir() else []
+needs_qplib = pytest.mark.skipif(not NAMES, reason="../shared/data/qplib is not there")
+
+
+def disk(sense: str, radius: float) -> QCQP:
+    """x + y on x² + y² ≤ radius²: ±√2 radius."""
+    bounds: dict[str, Any] = {"x_lower": [-9.0, -9.0], "x_upper": [9.0, 9.0], "sense": sense}
+    return QCQP.from_matrices((None, (1.0, 1.0), 0.0), [(np.eye(2), None, -np.inf, radius**2)], **bounds)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three instances: with a best known value and a point; with a value alone, maximized; with a point alone."""
+    made = tmp_path / "a folder, [odd]"
+    made.mkdir()
+    for name, sense, radius in (("one", "minimize", 1.0), ("two", "maximize", 2.0), ("three", "minimize", 3.0)):
+        write(disk(sense, radius), made / f"{name}.qplib")
+        if name != "two":
+            write_point(np.full(2, -radius / np.sqrt(2)), disk(sense, radius), made / f"{name}.sol")
+    (made / "index.csv").write_text(f"who,best,name\nme,{-math.sqrt(2)!r},one\n\nyou, 2.5 ,two\n,,three\n")
+    return made
+
+
+def spec(folder: Path | str, **more: str) -> str:
+    return spell("library", {"path": str(folder), **more})
+
+
+def made(folder: Path, instance: str) -> QCQP:
+    found = problem(spec(folder, instance=instance))
+    assert isinstance(found, QCQP)
+    return found
+
+
+def test_an_instance_is_its_file_with_what_is_known_of_it(folder: Path) -> None:
+    for name, sense, radius, best, source in (
+        ("one", "minimize", 1.0, -np.sqrt(2), "one.sol"),
+        ("two", "maximize", 2.0, 2.5, "index.csv"),
+        ("three", "minimize", 3.0, -3 * np.sqrt(2), "three.sol"),
+    ):
+        found = made(folder, name)
+        known = found.metadata.best_known
+        assert found.id == disk(sense, radius).id == read(folder / f"{name}.qplib").id
+        assert found.metadata.spec == spec(folder, instance=name)
+        assert known is not None and known.source == source
+        assert known.value == pytest.approx(best, rel=1e-12)
+        assert (found.metadata.reference is None) == (name == "two")
+
+
+def test_a_library_of_tasks(tmp_path: Path) -> None:
+    task = problem("covariance_perceptron[m=3,p=2]")
+    write(task, tmp_path / "task.npz")
+    (tmp_path / "index.csv").write_text("name,best\ntask,0.5\n")
+    found = problem(spec(tmp_path, instance="task"))
+    assert isinstance(found, MaxMargin) and found.id == task.id
+    assert found.metadata.best_known is not None and found.metadata.best_known.value == 0.5
+
+
+def test_without_an_instance_it_is_the_whole_index(folder: Path, tmp_path: Path) -> None:
+    expected = tuple(spec(folder, instance=name) for name in ("one", "two", "three"))
+    assert Suite.of([spec(folder)], ["slsqp"]).problems == expected
+    assert Suite.of([expected[1]], ["slsqp"]).problems == expected[1:2]
+    head = f"[[problem]]\nname = 'library'\npath = {str(folder)!r}\n"
+    solvers = "[[solver]]\nname = 'slsqp'\nwhere.instance = 'two'\n"
+    (tmp_path / "suite.toml").write_text(head + solvers)
+    suite = load_suite(tmp_path / "suite.toml")
+    assert suite.problems == expected and suite.size == 1
+    (tmp_path / "suite.toml").write_text(head + "instance = ['two', 'for']\n" + solvers)
+    with pytest.raises(
+        QcqpbenchError, match=r"suite.toml:2: unknown instance of .*index.csv 'for'; allowed: one, three, two"
+    ):
+        load_suite(tmp_path / "suite.toml")
+
+
+def test_runs_with_a_relative_path(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By two worker processes; what they leave is verified from the specs."""
+    monkeypatch.chdir(folder.parent)
+    here = spec(folder.name)
+    assert main(["run", "-p", here, "-s", "slsqp", "-r", "2", "--timeout", "20", "-j", "2", "-o", "results.db"]) == 0
+    assert main(["verify", "results.db"]) == 0
+    assert "6 rows, 6 points judged again: all as stored" in capsys.readouterr().out
+    with Store("results.db") as store:
+        rows = list(store.rows())
+    assert {row["problem"] for row in rows} == {spec(folder.name, instance=name) for name in ("one", "two", "three")}
+    best = {row["problem_id"]: row["best_known"] for row in rows}
+    assert best == {
+        disk("minimize", 1).id: pytest.approx(-np.sqrt(2)),
+        disk("maximize", 2).id: 2.5,
+        disk("minimize", 3).id: pytest.approx(-3 * np.sqrt(2)),
+    }
+    assert main(["report", "results.db", "--format", "md", "-o", "-"]) == 0
+    text = capsys.readouterr().out
+    # Six of six runs are there, and 2√2 is better than the 2.5 of the index.
+    assert "Better than the best known value: 2.828427" in text and "was 2.5." in text
+    assert "Every run gave a feasible point." in text and "Margins" not in text
+
+
+WRONG = [
+    ("", r"index.csv:1: has 0 columns name; right is a line such as name,best"),
+    ("who,best\nme,3\n", "index.csv:1: has 0 columns name"),
+    ("name,best,best\none,3,4\n", "index.csv:1: has 2 columns best"),
+    ("name,best\n", "index.csv: names no instance"),
+    ("name,best\none\n", "index.csv:2: has 1 cells; right are 2, as in the first line"),
+    ("name,best\n\none,1,2\n", "index.csv:3: has 3 cells"),
+    ("name,best\n,3\n", "index.csv:2: the name '' is empty or not the first"),
+    ("name,best\none,\none,\n", "index.csv:3: the name 'one' is empty or not the first"),
+    ("name,best\none,many\n", "index.csv:2: best is 'many'; right is a number, or nothing"),
+    ("name,best\none,nan\n", "index.csv:2: best is 'nan'"),
+    ("name,best\none,inf\n", "index.csv:2: best is 'inf'"),
+    ('name,best\none,"1\n', "index.csv:2: is not CSV"),
+    (
+        "name,best\none,-1.4142135\n",
+        "index.csv:2: claims -1.4142135, but the objective at the point of one.sol is",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG)
+def test_a_wrong_index_is_one_line(folder: Path, text: str, message: str) -> None:
+    (folder / "index.csv").write_text(text)
+    with pytest.raises(QcqpbenchError, match=message) as caught:
+        problem(spec(folder, instance="one"))
+    assert str(caught.value).startswith(str(folder / "index.csv"))
+
+
+def test_what_is_not_there_is_said(folder: Path) -> None:
+    for given, message in (
+        ({}, "stands for 3 problems; right is one of them, such as instance=one"),
+        ({"instance": "on"}, "unknown instance of .*index.csv 'on'; did you mean 'one'"),
+    ):
+        with pytest.raises(QcqpbenchError, match=message):
+            problem(spec(folder, **given))
+    (folder / "one.qplib").rename(folder / "four.qplib")
+    with pytest.raises(QcqpbenchError, match=r"index.csv:2: right is one of the files one.npz, .*there: none"):
+        made(folder, "one")
+    for end in ("qplib", "npz"):
+        write(disk("minimize", 1), folder / f"one.{end}")
+    with pytest.raises(QcqpbenchError, match=r"there: one.npz, one.qplib"):
+        made(folder, "one")
+    with pytest.raises(QcqpbenchError, match=r"nowhere.index.csv: cannot be read: No such file"):
+        problem(spec("nowhere", instance="one"))
+    (folder / "index.csv").write_bytes(b"name,best\none\xff,3\n")
+    with pytest.raises(QcqpbenchError, match=r"index.csv: is not UTF-8"):
+        Suite.of([spec(folder)], ["slsqp"])
+    with pytest.raises(QcqpbenchError, match=r"path is missing; right is a folder"):
+        family("library")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "objvar -1.4142136\nx2 -0.707106781187\nx3 -0.707106781187\n",
+            "one.sol: claims -1.4142136, but the objective",
+        ),
+        ("objvar -2\nx2 -1\nx3 -1\n", "index.csv:2: claims -1.4142135.*is -2.0"),
+        ("objvar 1\nx2 1\n", "index.csv:2: claims"),
+        ("objvar much\n", "one.sol:1: "),
+    ],
+)
+def test_a_point_that_does_not_fit_is_one_line(folder: Path, text: str, message: str) -> None:
+    (folder / "one.sol").write_text(text)
+    with pytest.raises(QcqpbenchError, match=message) as caught:
+        made(folder, "one")
+    assert str(caught.value).startswith(str(folder))
+
+
+def test_a_point_that_is_not_feasible_is_no_reference(folder: Path) -> None:
+    (folder / "three.sol").write_text("objvar -4.5\nx2 -2.25\nx3 -2.25\n")
+    with pytest.raises(QcqpbenchError, match=r"three.sol: misses a constraint by 0.125 of its bound"):
+        made(folder, "three")
+
+
+# --- QPLIB ---
+
+
+@needs_qplib
+def test_qplib_is_published_as_it_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Objective and feasibility at the published points: by the family, as a row, and by the command that verifies."""
+    index = [line.split(",") for line in (QPLIB / "index.csv").read_text().splitlines()]
+    echo = solver("slsqp")
+    with Store(tmp_path / "points.db", write=True) as store:
+        store.begin("a command", {})
+        for line in index[1:]:
+            row = dict(zip(index[0], line, strict=True))
+            found = made(QPLIB, row["name"])
+            best, x = float(row["best"]), found.metadata.reference
+            assert (found.n_variables, found.n_constraints) == (int(row["nvars"]), int(row["ncons"]))
+            finding = verify(found, x)
+            assert finding.objective == pytest.approx(best, rel=1e-8)
+            assert max(finding.violation or 0.0, finding.relative_violation or 0.0) <= 1e-8
+            assert x is not None and found.metadata.best_known is not None
+            attempt = judge_reported(found, echo, [(0.0, x)], Termination.FINISHED, "")
+            assert (attempt.objective, attempt.best_known) == (finding.objective, finding.objective)
+            (job,) = Suite.of([spec(QPLIB, instance=row["name"])], ["slsqp"]).jobs()
+            store.add(Outcome(job, attempt))
+    assert main(["verify", str(tmp_path / "points.db")]) == 0
+    assert "16 rows, 16 points judged again: all as stored" in capsys.readouterr().out
+
+
+@needs_qplib
+@pytest.mark.parametrize("name", NAMES)
+def test_pyomo_evaluates_qplib_as_we_do(name: str) -> None:
+    pyo = pytest.importorskip("pyomo.environ")
+    from qcqpbench.solvers._pyomo_model import pyomo_model, set_point  # noqa: PLC0415
+
+    found = made(QPLIB, name)
+    model = pyomo_model(found)
+    assert found.metadata.reference is not None
+    random = np.random.default_rng(0).uniform(found.x_lower, found.x_upper)
+    for x in (found.metadata.reference, random):
+        set_point(model, x)
+        assert pyo.value(model.objective) == pytest.approx(found.objective(x), rel=1e-12)
+        bodies = [pyo.value(model.constraints[r].body) for r in range(found.n_constraints)]
+        np.testing.assert_allclose(bodies, found.values(x), rtol=1e-11, atol=1e-11)
+
+
+@needs_qplib
+@pytest.mark.parametrize("name", NAMES)
+def test_scip_evaluates_qplib_as_we_do(name: str) -> None:
+    """Constraints moved to our values at a point let it pass, to 1e-6; moved by more, or the objective, they do not."""
+    pytest.importorskip("pyscipopt")
+    from qcqpbench.solvers.scip import scip_model  # noqa: PLC0415
+
+    found = made(QPLIB, name)
+    x = np.random.default_rng(1).uniform(found.x_lower, found.x_upper)
+    accepted = []
+    for shift, objective in ((0.0, 0.0), (3e-5, 0.0), (0.0, -3e-5)):
+        values = found.values(x) + shift
+        model, variables = scip_model(replace(found, lower=values - 1e-6, upper=values + 1e-6))
+        solution = model.createSol()
+        for variable, value in zip(variables, [*x, found.objective(x) + objective], strict=True):
+            model.setSolVal(solution, variable, float(value))
+        accepted.append(model.checkSol(solution, original=True))
+    assert accepted == [True, False, False]
+
+
+@needs_qplib
+@pytest.mark.parametrize("chosen", ["pyomo", "scip"])
+def test_their_rows_are_verified(chosen: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if solver(chosen).availability()[1]:
+        pytest.skip(solver(chosen).availability()[1])
+    target, where = tmp_path / "rows.db", spec(QPLIB, instance="QPLIB_1157")
+    assert main(["run", "-p", where, "-s", chosen, "-r", "1", "--timeout", "4", "-j", "1", "-o", str(target)]) == 0
+    assert main(["verify", str(target)]) == 0
+    assert "1 rows, 1 points judged again: all as stored" in capsys.readouterr().out
+    with Store(target) as store:
+        (row,) = store.rows()
+    assert row["point_status"] == "feasible" and row["best_known"] == pytest.approx(-10.94820362)
+    assert row["objective"] >= row["best_known"] - 1e-4
+    assert row["bound"] is None or row["bound"] <= row["best_known"]
