@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .maxmargin import MaxMargin as MaxMargin
     from .maxmargin import unit_rows as unit_rows
     from .qcqp import QCQP as QCQP
+    from .recordings import recorded_task as recorded_task
     from .registry import problem as problem
     from .solution import Solution as Solution
     from .solver import Budget as Budget
@@ -49,6 +50,7 @@ _HOME = {
     "problem": "registry",
     "random_start": "attempt",
     "read": "formats",
+    "recorded_task": "recordings",
     "solve": "attempt",
     "theory": None,
     "unit_rows": "maxmargin",

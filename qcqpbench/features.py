@@ -16,6 +16,8 @@ from .errors import require
 
 Array = NDArray[np.float64]
 Recordings = NDArray[Any] | Sequence[ArrayLike]
+# Samples whose products are held at a time; part of what defines the last bits of a covariance.
+_BLOCK = 64
 
 
 def means(recordings: Recordings, lengths: ArrayLike | None = None) -> Array:
@@ -25,7 +27,7 @@ def means(recordings: Recordings, lengths: ArrayLike | None = None) -> Array:
 
 def zero_lag(recordings: Recordings, lengths: ArrayLike | None = None) -> Array:
     """Covariances C(0), shape (trials, channels, channels)."""
-    return _windowed(recordings, lengths, 0, 0.0).real
+    return _windowed(recordings, lengths, 0, 0.0)
 
 
 def lag_integrated(recordings: Recordings, max_lag: int, lengths: ArrayLike | None = None) -> Array:
@@ -34,14 +36,14 @@ def lag_integrated(recordings: Recordings, max_lag: int, lengths: ArrayLike | No
     max_lag should exceed the correlation time and stay far below the length of a trial: summed over all lags, every
     trial's covariance is exactly zero, because its own mean has been taken off.
     """
-    return _windowed(recordings, lengths, max_lag, 0.0).real
+    return _windowed(recordings, lengths, max_lag, 0.0)
 
 
 def at_frequency(
     recordings: Recordings, omega: float, max_lag: int, lengths: ArrayLike | None = None
 ) -> NDArray[np.complex128]:
     """Covariances Σ_{|τ| ≤ max_lag} C(τ) e^{−iωτ}, Hermitian, (trials, channels, channels); ω in radians a sample."""
-    return _windowed(recordings, lengths, max_lag, omega)
+    return _windowed(recordings, lengths, max_lag, omega).astype(np.complex128, copy=False)
 
 
 def respond(kernel: ArrayLike, x: ArrayLike) -> Array:
@@ -82,18 +84,30 @@ def _trials(recordings: Recordings, lengths: ArrayLike | None) -> list[Array]:
     return trials
 
 
-def _windowed(recordings: Recordings, lengths: ArrayLike | None, max_lag: int, omega: float) -> NDArray[np.complex128]:
+def _windowed(recordings: Recordings, lengths: ArrayLike | None, max_lag: int, omega: float) -> NDArray[Any]:
     """Σ_τ C(τ) e^{−iωτ} = (1/T) Σ_t z(t) x(t)ᵀ with z(t) = Σ_τ x(t+τ) e^{−iωτ} = e^{iωt} Σ_{|s−t| ≤ L} x(s) e^{−iωs}:
-    a running sum, then one matrix product per trial."""
+    a running sum, then a sum of products for each trial. At ω = 0 the same bits on every machine."""
     right = max_lag == int(max_lag) and max_lag >= 0
     require(right, f"max_lag={max_lag} is not allowed; right is 0 or more samples, a whole number")
     result = []
     for trial in _trials(recordings, lengths):
-        x = trial - trial.mean(axis=1, keepdims=True)
-        T = x.shape[1]
+        T = trial.shape[1]
+        x = trial - np.cumsum(trial, axis=1)[:, -1:] / T
         time = np.arange(T)
-        turning = np.exp(-1j * omega * time)
-        sums = np.concatenate([np.zeros((len(x), 1)), np.cumsum(x * turning, axis=1)], axis=1)
-        z = sums[:, np.minimum(time + max_lag + 1, T)] - sums[:, np.maximum(time - max_lag, 0)]
-        result.append(z / turning @ x.T / T)
+        turning = np.exp(-1j * omega * time) if omega else np.ones(T)
+        z: NDArray[Any] = x
+        if max_lag > 0:
+            sums = np.concatenate([np.zeros((len(x), 1)), np.cumsum(x * turning, axis=1)], axis=1)
+            z = (sums[:, np.minimum(time + max_lag + 1, T)] - sums[:, np.maximum(time - max_lag, 0)]) / turning
+        result.append(_products(z, x) / T)
     return np.stack(result)
+
+
+def _products(z: NDArray[Any], x: Array) -> NDArray[Any]:
+    """Σ_t z(t) x(t)ᵀ, added one after the other: a BLAS adds in an order of its own on each machine."""
+    z, x = np.ascontiguousarray(z.T), np.ascontiguousarray(x.T)
+    total = np.zeros((z.shape[1], x.shape[1]), z.dtype)
+    for begin in range(0, len(x), _BLOCK):
+        block = slice(begin, begin + _BLOCK)
+        total += (z[block, :, None] * x[block, None, :]).sum(axis=0)
+    return total

@@ -12,7 +12,7 @@ from .errors import require
 
 Array = NDArray[np.float64]
 
-AXES = ("patterns", "labels", "starts")
+AXES = ("patterns", "labels", "starts", "split")
 _LN2 = 0.6931471805599453
 # Pairs of uniform numbers drawn at a time; part of what defines the stream of normal numbers.
 _PAIRS = 1 << 13

@@ -105,5 +105,6 @@ optional "PyNumero, from Pyomo to cyipopt" tools/pynumero.sh
 optional "PyArrow" install pyarrow
 optional "Dask" install distributed
 optional "Matplotlib" install matplotlib
+optional "scikit-learn" install scikit-learn
 optional "Chromium, for tests of reports" tools/chromium.sh
 [ "$missing" = 0 ] || say "done, without what is named above (details: $log); 'make -B setup' tries again"
