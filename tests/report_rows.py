@@ -34,6 +34,15 @@ def lost(**changes: Any) -> Row:
     return row(**{**given, "solve_seconds": None, **changes})
 
 
+def general(problem: str = "a.qplib", solver: str = "a", objective: float | None = 1.0, **changes: Any) -> Row:
+    """A run on a problem that is not max-margin, to be minimized; without an objective it gave no point."""
+    facts: Row = {"margin": None, "kappa_bar": None, "objective": objective, "sense": "minimize", "variables": 3}
+    facts |= {"constraints": 2, "violation": 0.0, "relative_violation": 0.0}
+    if objective is None:
+        facts |= {"point_status": "none", "termination": "time_limit", "violation": None, "relative_violation": None}
+    return row(problem, solver, **(facts | changes))
+
+
 def results(rows: list[Row], micro: list[dict[str, Any]] | None = None) -> Results:
     return Results(("made.db",), rows, [{"facts": MACHINE, "commands": ["qcqpbench run"]}], micro or [])
 

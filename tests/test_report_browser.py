@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from qcqpbench.report import html
-from tests.report_rows import lost, many, results, row
+from tests.report_rows import general, lost, many, results, row
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = [
@@ -81,6 +81,31 @@ def test_every_plot_is_drawn(page: Any) -> None:
     assert count(page, "#plot-capacity .band") == 1
     assert "proved bound" in page.inner_html("#plot-capacity")
     assert "prover" not in page.inner_text("#solvers") and "prover" in page.inner_text("#gaps")
+
+
+@pytest.mark.parametrize("tasks", [False, True], ids=["alone", "beside tasks"])
+def test_problems_that_are_not_max_margin(browser: Any, tmp_path: Path, tasks: bool) -> None:
+    """Their plots and tables; and no plot of margins, and no κ̄, where there is no task."""
+    rows = [
+        general(f"{k}.qplib", name, 1.0 + k * step, best_known=1.0, solve_seconds=1.0 + k)
+        for k in range(5)
+        for name, step in (("a", 0.0), ("b", 1e-4), ("c", 1.0))
+    ]
+    path = tmp_path / "general.html"
+    path.write_text(html(results(rows + (many(2, 3, 1, 2, 1) if tasks else []))), encoding="utf-8")
+    visit = Visit(browser, path)
+    drawn_plots = visit.page.eval_on_selector_all("figure", "all => all.map((each) => each.id)")
+    others = ["general-data", "general-performance"]
+    assert drawn_plots == [f"plot-{name}" for name in [*(PLOTS if tasks else ()), *others]]
+    for name in others:
+        assert count(visit.page, f"#plot-{name} .series") == 3, name
+        assert "NaN" not in visit.page.inner_html(f"#plot-{name}")
+    assert count(visit.page, '.table[data-name="general-problems"] tbody tr') == 5
+    assert ("κ̄" in visit.page.inner_text("#rows thead")) == tasks
+    visit.page.locator("#solvers button").first.click()
+    assert count(visit.page, "#plot-general-data .series") == 2
+    assert visit.troubles == []
+    visit.context.close()
 
 
 def test_names_do_no_harm(page: Any) -> None:

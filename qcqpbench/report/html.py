@@ -20,8 +20,8 @@ _LONG = 70
 _SCRIPTS = ("plot.js", "table.js", "page.js")
 _WORDS = ("label", "solver", "problem_label", "problem", "termination", "point_status", "message", "version")
 _NUMBERS = (
-    *("start", "seed", "kappa_bar", "objective", "bound", "violation", "build_seconds", "solve_seconds"),
-    *("peak_memory_bytes", "iterations", "time_limit", "memory_limit", "threads", "machine"),
+    *("start", "seed", "kappa_bar", "objective", "bound", "violation", "relative_violation", "build_seconds"),
+    *("solve_seconds", "peak_memory_bytes", "iterations", "time_limit", "memory_limit", "threads", "machine"),
 )
 
 

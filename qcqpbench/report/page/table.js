@@ -69,14 +69,14 @@ function runsTable(place, rows) {
     "--threads", rows.threads[k], "-o", "again.db"].join(" ");
   const machine = (k) => (rows.machine[k] === null ? null : rows.machine[k] + 1);
   const bytes = (k) => (rows.peak_memory_bytes[k] ? Math.round(rows.peak_memory_bytes[k] / 1e6) : null);
+  const all = [...Array(count).keys()];
   const columns = [["solver", word("label")], ["problem", word("problem_label")], ["start", number("start")], ["claimed", word("termination")],
     ["verified", word("point_status")], ["κ̄", number("kappa_bar")], ["objective", number("objective")], ["bound", number("bound")],
-    ["violation", number("violation")], ["build s", number("build_seconds")], ["solve s", number("solve_seconds")], ["limit s", number("time_limit")],
-    ["memory MB", bytes], ["iterations", number("iterations")], ["machine", machine], ["message", word("message")]];
+    ["violation", number("violation")], ["relative", number("relative_violation")], ["build s", number("build_seconds")], ["solve s", number("solve_seconds")], ["limit s", number("time_limit")],
+    ["memory MB", bytes], ["iterations", number("iterations")], ["machine", machine], ["message", word("message")]].filter(([, get]) => all.some((k) => !empty(get(k))));
   const isNumber = columns.map(([, get]) => { for (let k = 0; k < count; k++) if (!empty(get(k))) return typeof get(k) === "number"; return false; });
   const texts = [];
   const textOf = (k) => (texts[k] ??= columns.map(([, get]) => get(k)).join(" ").toLowerCase());
-  const all = [...Array(count).keys()];
   let shown = all, order = all, first = 0;
   const body = element("tbody"), said = element("span", { "aria-live": "polite" });
   const filter = element("input", { type: "search", placeholder: "filter: words in any column", "aria-label": "Filter the runs", oninput: choose });
