@@ -24,7 +24,7 @@ def tiny(problems: list[str], *entries: Entry) -> Suite:
     return Suite("", "", tuple(problems), entries)
 
 
-GIP = "gip[starts=1]"
+GIP = "gip[starts=2]"
 TINY = {
     "training": tiny(grid(COVARIANCE, m=6, n=3, p=5), entry(GIP, Settings())),
     "overlap": tiny(grid(COVARIANCE, m=5, n=2, load=[0.5, 2], seed=range(3)), entry(GIP, Settings(starts=2))),

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 Axes: TypeAlias = "matplotlib.axes.Axes"
 Table = list[dict[str, Any]]
 
+# gip, which follows many paths in a run, with a single one.
+ONE_PATH = "gip, one path"
+
 
 @dataclass(frozen=True)
 class Data:
@@ -119,6 +122,7 @@ def series(spec: str) -> str:
     name, parameters = parse(spec)
     names = {"soft_margin": "soft margin", "qcqp": parameters.get("improve", "").upper()}
     names["ipopt"] = f"IPOPT {parameters.get('formulation', '').replace('_', '-')}"
+    names["gip"] = ONE_PATH if parameters.get("starts") == "1" else "gip"
     return names.get(name, name)
 
 

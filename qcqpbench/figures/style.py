@@ -117,4 +117,5 @@ def symbols(panel: Axes, lines: Table, x: str, y: str, marker: str, color: str, 
         if all(f"{name}_low" in line for line in lines)
     }
     xs, ys = ([line[name] for line in lines] for name in (x, y))
-    panel.errorbar(xs, ys, **bars, fmt=marker, color=color, mfc="none", linewidth=1, zorder=4, **look)
+    bars |= {"mfc": "none", "linewidth": 1, "zorder": 4} | look
+    panel.errorbar(xs, ys, fmt=marker, color=color, **bars)
