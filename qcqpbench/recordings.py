@@ -24,6 +24,7 @@ Normalize = Literal["channels", "whiten", "trial", "none"]
 TEST_SHARE = 0.3
 # Numbers in the covariances, 8 GB of them.
 _MOST = 1 << 30
+_NEEDED = "X needs real numbers of the shape (trials, channels, time), the same channels in all trials"
 
 
 def recorded_task(
@@ -61,7 +62,7 @@ def recorded_task(
     place = {name: index for index, name in enumerate(wanted)}
     different = len(place) == len(wanted) >= 2
     require(different, f"the classes are {':'.join(wanted)}; right are two or more, all different")
-    trials = list(X)
+    trials = _trials(X)
     require(
         len(trials) == len(names), f"there are {len(trials)} trials and {len(names)} labels in y; right is one each"
     )
@@ -111,11 +112,11 @@ def covariances(
         require(max_lag is None, "max_lag is for feature=lag_integrated; zero_lag has none")
     elif max_lag is None:
         raise QcqpbenchError("feature=lag_integrated needs max_lag, above the correlation time and far below a trial's")
-    trials = [np.asarray(trial) for trial in X]
+    trials = _trials(X)
     chosen = range(len(trials)) if chosen is None else list(chosen)
     shapes = {trials[trial].shape[:-1] for trial in chosen}
     right = len(shapes) == 1 and len(*shapes) == 1 and all(trials[trial].dtype.kind in "fiu" for trial in chosen)
-    require(right, "X needs real numbers of the shape (trials, channels, time), the same channels in all trials")
+    require(right, _NEEDED)
     ((channels,),) = shapes
     size = len(chosen) * channels**2
     require(channels >= 2, f"the recordings have {channels} channel, at least 2 are needed")
@@ -193,6 +194,13 @@ def _split(names: list[str], share: float, seed: int) -> NDArray[np.bool_]:
     is_training = np.empty(len(names), dtype=bool)
     is_training[order] = place >= np.minimum(np.round(share * counts), counts - 1)[kind[order]]
     return is_training
+
+
+def _trials(X: features.Recordings) -> list[NDArray[Any]]:
+    try:
+        return [np.asarray(trial) for trial in X]
+    except (TypeError, ValueError) as error:
+        raise QcqpbenchError(_NEEDED) from error
 
 
 def _counts(trials: list[NDArray[Any]], lengths: ArrayLike | None) -> list[int]:
