@@ -65,7 +65,7 @@ def _list(options: argparse.Namespace) -> int:
     print(f"{'problem':<{wide}}", *(f"{name:>{width(name)}}" for name in columns), "solver")
     for row in rows:
         values = (f"{cell(row[name]):>{width(name)}}" for name in columns)
-        print(f"{names[row['problem']]:<{wide}}", *values, row["solver"])
+        print(f"{names[row['problem']]:<{wide}}", *values, row["solver"].partition("[")[0])
     return DONE
 
 
