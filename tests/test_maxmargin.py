@@ -279,3 +279,29 @@ def test_unit_rows(size: float) -> None:
 def test_a_row_without_direction(row: list[float]) -> None:
     with pytest.raises(QcqpbenchError, match="no direction"):
         unit_rows([[1.0, 0.0], row])
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_held_out_trials_are_judged_by_their_labels(make_task: MakeTask, n: int) -> None:
+    """A trial is right if no other of the labels that there are agrees as well with its outputs as its own."""
+    seen, unseen = make_task(p=9, m=4, n=n), make_task(p=40, m=4, n=n, seed=1)
+    task = MaxMargin(seen.patterns, seen.labels, 0.5, held_out=unseen)
+    W = weights(task)
+    there = {tuple(row) for row in [*seen.labels.tolist(), *unseen.labels.tolist()]}
+    right = 0
+    for P, own in zip(unseen.patterns, unseen.labels.tolist(), strict=True):
+        Q = [W[i] @ P @ W[j] for i, j in combinations(range(n), 2)]
+        agreement = {labels: sum(a * b for a, b in zip(labels, Q, strict=True)) for labels in there}
+        right += max(agreement, key=lambda labels: agreement[labels]) == tuple(own)
+    assert task.test_accuracy(W) == right / 40
+    assert 0 < right < 40
+    assert seen.test_accuracy(W) is None
+    assert task.margin(W) == seen.margin(W)
+    assert len({task.id, seen.id, MaxMargin(seen.patterns, seen.labels, 0.5, held_out=seen).id}) == 3
+
+
+def test_wrong_held_out_trials(make_task: MakeTask) -> None:
+    task = make_task(p=3, m=4, n=3)
+    for other in (make_task(p=3, m=5, n=3), make_task(p=3, m=4, n=2)):
+        with pytest.raises(QcqpbenchError, match=r"inputs and pairs of outputs, needed: \(4, 3\)"):
+            MaxMargin(task.patterns, task.labels, held_out=other)

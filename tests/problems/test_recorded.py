@@ -118,8 +118,8 @@ def test_lag_integrated_is_the_sum_over_lags() -> None:
     content = recordings(trials=6, time=15, classes=2)
     made = recorded_task(**content, feature="lag_integrated", max_lag=2, normalize="none", test_share=0)
     for x, P in zip(content["X"], made.patterns, strict=True):
-        x = x - x.mean(axis=1, keepdims=True)
-        lags = [x[:, max(0, -lag) : 15 - max(0, lag)] @ x[:, max(0, lag) : 15 + min(0, lag)].T for lag in range(-2, 3)]
+        z = x - x.mean(axis=1, keepdims=True)
+        lags = [z[:, max(0, -lag) : 15 - max(0, lag)] @ z[:, max(0, lag) : 15 + min(0, lag)].T for lag in range(-2, 3)]
         np.testing.assert_allclose(P, sum(lags) / 15, atol=1e-14)
 
 
@@ -150,7 +150,7 @@ def test_a_channel_that_does_not_vary_stays_zero() -> None:
     content = recordings()
     content["X"][:, 2] = 7.5
     for normalize in ("channels", "trial", "none"):
-        made = recorded_task(**content, normalize=normalize)  # type: ignore[arg-type]
+        made = recorded_task(**content, normalize=normalize)
         assert (made.patterns[:, 2] == 0).all()
     with pytest.raises(QcqpbenchError, match="channel 2 is a mixture of the others"):
         recorded_task(**content, normalize="whiten")
@@ -158,7 +158,7 @@ def test_a_channel_that_does_not_vary_stays_zero() -> None:
 
 @pytest.mark.parametrize("count", range(2, 18))
 def test_codes_of_classes(count: int) -> None:
-    """Signs s_i s_j of the outputs, hence consistent; all classes differ in n−1 pairs or more, and all pairs are used."""
+    """Signs s_i s_j of the outputs, hence consistent; classes differ in n−1 pairs or more, and all pairs are used."""
     labels = codes(count)
     n = next(n for n in range(2, 10) if 2 ** (n - 1) >= count)
     assert labels.shape == (count, n * (n - 1) // 2)
@@ -375,7 +375,7 @@ def test_a_negative_variance_says_what_would_help() -> None:
     x = np.tile([1.0, -1.0], (4, 2, 6)) + 0.1 * np.random.default_rng(0).standard_normal((4, 2, 12))
     for normalize in ("channels", "trial"):
         with pytest.raises(QcqpbenchError, match="variance is negative; right is a smaller max_lag, or normalize=none"):
-            recorded_task(x, [0, 1, 0, 1], feature="lag_integrated", max_lag=1, normalize=normalize)  # type: ignore[arg-type]
+            recorded_task(x, [0, 1, 0, 1], feature="lag_integrated", max_lag=1, normalize=normalize)
 
 
 def header(shape: tuple[int, ...]) -> bytes:
