@@ -119,7 +119,7 @@ def open_text(path: Path) -> Iterator[Text]:
                 yield Text(path, file, MOST_BYTES)
                 return
             with gzip.GzipFile(fileobj=file) as unpacked:
-                yield Text(path, unpacked, min(MOST_BYTES, (1 << 20) + MOST_EXPANSION * size))
+                yield Text(path, unpacked, min(MOST_BYTES, (1 << 18) + MOST_EXPANSION * size))
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise QcqpbenchError(f"{path}: cannot be read: {reason}") from error
