@@ -18,8 +18,8 @@ Where readers differ, written is what all of them take for the same problem, and
 
 - The objective's constant: a bare number, SCIP's way, is a new variable to Gurobi. Written is Gurobi's way, a variable
   Constant that is 1, which to others is just that. Read are both.
-- Ranges: neither Gurobi nor SCIP reads CPLEX's ``1 <= x1 + x2 <= 2``. Written are, as by SCIP, two constraints, c1_lhs and
-  c1_rhs. Read are both; two such constraints with the same left side are one.
+- Ranges: neither Gurobi nor SCIP reads CPLEX's ``1 <= x1 + x2 <= 2``. Written are, as by SCIP, two constraints, c1_lhs
+  and c1_rhs. Read are both; two such constraints with the same left side are one.
 - ``5x`` is ``5 x``, ``=<`` is ``<=``, as in CPLEX and SCIP; to Gurobi they are a variable and an error, or ``=``.
 - A bound given twice, and ``free`` together with a bound, count differently: refused.
 
@@ -30,6 +30,7 @@ kind are written as x1.. or c1... The start and the metadata are not kept; numbe
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import IO
 
@@ -61,9 +62,9 @@ _TURNED = str.maketrans("<>", "><")
 _LETTER = r"""A-Za-z_!"#$%&(),;?@'`{}|~"""
 _ENDS = rf"(?![{_LETTER}0-9.])"
 _INFINITY = rf"[iI][nN][fF](?:[iI][nN][iI][tT][yY])?+{_ENDS}"
-_NAME = rf"(?!{_INFINITY})[{_LETTER}][{_LETTER}0-9.]*+(?:\[[{_LETTER}0-9.]*+\])*+"
-# 5x is 5 x, but what 2e5x or 2ex is would be a matter of opinion.
-_NUMBER = rf"(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++{_ENDS})?+(?![eE.])"
+_NAME = rf"(?!{_INFINITY})[{_LETTER}][{_LETTER}0-9.]*+(?:\[[{_LETTER}0-9.]*+\][{_LETTER}0-9.]*+)*+"
+# 5x is 5 x, but what 2e5x, 2ex or 0x1 is would be a matter of opinion.
+_NUMBER = rf"(?!0[xX])(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++{_ENDS})?+(?![eE.])"
 _SIDE = rf"([+-]?+)\s*+({_NUMBER}|{_INFINITY})"
 _RELATION = r"(=<|=>|<=?+|>=?+|==?+)"
 
@@ -212,25 +213,26 @@ class _Reader:
 
     def _sections(self) -> tuple[str, dict[str, tuple[int, int]]]:
         """The sense, and where the text of each section begins and ends."""
-        found = [*_SECTION.finditer(self.content)]
-        begins = bool(found) and self._skip() >= found[0].start()
+        first = _SECTION.search(self.content)
+        begins = first is not None and self._skip() >= first.start()
         self._require(begins, f"{self._word()}: right is Minimize or Maximize at the beginning")
         places: dict[str, tuple[int, int]] = {}
-        last = -1
-        for each, after in zip(found, [*found[1:], None], strict=True):
-            self.place = each.start()
-            kind, word = str(each.lastgroup), shorten(" ".join(each[0].split()))
+        last, sense = -1, ""
+        for found, after in pairwise(chain(_SECTION.finditer(self.content), [None])):
+            assert found is not None
+            self.place = found.start()
+            kind, word = str(found.lastgroup), " ".join(found[0].split())
             self._require(kind != "other", f"{word} is not read: only continuous variables, linear and quadratic terms")
             order = _ORDER.index(kind)
             right = "Minimize or Maximize, Subject To, Bounds, End, each once"
-            self._require(order > max(last, -1 + bool(places)), f"{word} stands in the wrong place; right: {right}")
-            last = order
-            places[kind] = (each.end(), len(self.content) if after is None else after.start())
+            self._require(order > last and (order == 0) == (last < 0), f"{word} is in the wrong place; right: {right}")
+            last, sense = order, sense or ("maximize" if word[:3].lower() == "max" else "minimize")
+            places[kind] = (found.end(), len(self.content) if after is None else after.start())
         self.place = len(self.content)
         self._require("end" in places, "the file ends without End")
         self.place, _ = places["end"]
         self._require(self._ended(), "text stands behind End")
-        return ("maximize" if found[0][0].split()[0][:3].lower() == "max" else "minimize"), places
+        return sense, places
 
     def _constraint(self) -> None:
         begin, row = self.place, len(self.lower) + 1
@@ -277,7 +279,7 @@ class _Reader:
             bracket = self._match(_BRACKET)
             if bracket is not None:
                 unsigned = pattern is _FIRST_TERMS and not read
-                self._require(unsigned or bracket[1] != "", "a sign is missing before [", begin)
+                self._require(unsigned or bracket[1] != "", "a sign is missing before [", bracket.start(1))
                 self._products(row, bracket[1])
             elif not read:
                 return sum(constants) if constants else None
@@ -312,7 +314,8 @@ class _Reader:
             begin, free = self.place, self._match(_FREE)
             found = self._match(_BOUND) if free is None else free
             if found is None or (free is None and not found[3] and not found[5]):
-                raise self._error(f"{self._word()}: bounds are such as -1 <= x <= 2, x >= 1 and x free", begin)
+                self.place = begin
+                raise self._error(f"{self._word()}: bounds are such as -1 <= x <= 2, x >= 1 and x free")
             name = found[1] if free else found[4]
             sides = [(">", -np.inf), ("<", np.inf)]
             if free is None:
@@ -364,7 +367,8 @@ class _Reader:
 
     def _word(self) -> str:
         """What stands here, for an error."""
-        return shorten(next(iter(self.content[self._skip() : self.place + 60].split()), "the end of the file"))
+        end = self.content.find("\n", self._skip())
+        return shorten(self.content[self.place : end if end >= 0 else None].strip() or "the end of the file")
 
     def _error(self, message: str, place: int | None = None) -> QcqpbenchError:
         return self.text.error(message, 1 + self.content.count("\n", 0, self._skip() if place is None else place))

@@ -338,7 +338,8 @@ class _Reader:
             lower = i >= j
             i, j, values = i[lower], j[lower], values[lower]
         squares, others = (1.0, 2.0) if row else (0.5, 1.0)
-        values = values * np.where(i == j, squares, others)
+        with np.errstate(over="ignore"):
+            values = values * np.where(i == j, squares, others)
         self.terms.add_products(row, i.astype(int).tolist(), j.astype(int).tolist(), values.tolist())
 
     def _refuse_entry(self, begin: int, end: int) -> None:

@@ -1,15 +1,16 @@
 """What holds for LP and MPS files alike: they come back exactly, and SCIP and Gurobi find the same problem in them."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from qcqpbench import QCQP, QcqpbenchError, read, write
+from qcqpbench import QCQP, QcqpbenchError, problem, read, write
 from tests.formats.others import PROGRAMS, assert_agree, read_by, written_by
 from tests.formats.samples import TINY, assert_same, edges, larger, qcqps, tame
 
@@ -17,12 +18,34 @@ SUFFIXES = [".lp", ".mps"]
 # In these files 1e20 is infinite, and coefficients are halved or doubled.
 sides = edges.filter(lambda value: abs(value) < 1e20)
 entries = edges.filter(lambda value: value == 0 or 1e-300 < abs(value) < 1e300)
+words = [
+    "\n",
+    "\n ",
+    " ",
+    "-",
+    "1e999",
+    "inf",
+    "[",
+    "]",
+    "^2",
+    "*",
+    "<=",
+    ":",
+    "free",
+    "x1",
+    "End",
+    "Bounds",
+    "RHS",
+    "UP",
+    "QMATRIX",
+]
+junk = st.binary(max_size=4) | st.lists(st.sampled_from(words), max_size=3).map(lambda some: " ".join(some).encode())
 names = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=5)
 
 
 @pytest.fixture(params=SUFFIXES)
-def file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.getbasetemp() / f"problem{request.param}"
+def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return tmp_path / f"problem{request.param}"
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -88,17 +111,18 @@ def _writable(name: str, suffix: str, first: QCQP) -> QCQP:
         lower[ranges & (products[1:] > 0)] = -np.inf
     rows, columns, values = sparse.find(first.quadratic)
     i, j = first.products[columns[rows > 0]].T
-    linear = sparse.find(first.linear)
-    rest = {"constant": first.constant, "sense": first.sense, "x_lower": first.x_lower, "x_upper": first.x_upper}
     return QCQP.from_terms(
         first.n_variables,
         quadratic=(rows[rows > 0], i, j, values[rows > 0]),
-        linear=linear,
+        linear=sparse.find(first.linear),
         lower=lower,
         upper=first.upper,
+        x_lower=first.x_lower,
+        x_upper=first.x_upper,
+        constant=first.constant,
+        sense=first.sense,
         variable_names=first.variable_names,
         constraint_names=first.constraint_names,
-        **rest,
     )
 
 
@@ -114,3 +138,51 @@ def test_others_read_a_larger_problem(file: Path, name: str) -> None:
     first = larger("epigraph")
     write(first, file)
     assert_agree(first, read_by(name, file))
+
+
+@pytest.mark.parametrize("name", ["unused and named", "free and fixed", "equality"])
+def test_a_truncated_file_is_refused(file: Path, name: str) -> None:
+    write(TINY[name], file)
+    whole = file.read_bytes()
+    for length in range(len(whole) - 1):
+        file.write_bytes(whole[:length])
+        refused(file)
+
+
+@pytest.mark.parametrize("first", TINY.values(), ids=TINY)
+@given(data=st.data())
+@settings(max_examples=20)
+def test_a_damaged_file_is_refused_or_a_problem(
+    tmp_path_factory: pytest.TempPathFactory, first: QCQP, data: st.DataObject
+) -> None:
+    path = tmp_path_factory.getbasetemp() / f"damaged{data.draw(st.sampled_from(SUFFIXES))}"
+    write(first, path)
+    whole = path.read_bytes()
+    place, length = data.draw(st.integers(0, len(whole))), data.draw(st.integers(0, 9))
+    path.write_bytes(whole[:place] + data.draw(junk) + whole[place + length :])
+    try:
+        assert isinstance(read(path), QCQP)
+    except QcqpbenchError:
+        refused(path)
+
+
+def refused(path: Path) -> str:
+    """The error of a file: one line that names it and a line in it."""
+    with pytest.raises(QcqpbenchError) as caught:
+        read(path)
+    message = str(caught.value)
+    assert re.match(re.escape(f"{path}:") + "[1-9][0-9]*: [^\n]+$", message)
+    assert len(message) < len(str(path)) + 200
+    return message
+
+
+def test_what_no_file_can_hold(file: Path) -> None:
+    for first, message in [
+        (problem("covariance_perceptron[m=4,p=3]"), "max-margin task"),
+        (QCQP.from_terms(0), "needs at least one variable"),
+        (QCQP.from_terms(1, x_upper=[1e20]), "1e+20 and more is infinity there"),
+        (QCQP.from_terms(1, quadratic=([0], [0], [0], [1e308])), "too large to be doubled"),
+    ]:
+        with pytest.raises(QcqpbenchError, match=re.escape(message)):
+            write(first, file)
+        assert not file.exists()
