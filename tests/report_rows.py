@@ -20,6 +20,7 @@ def row(problem: str = "covariance_perceptron[m=10,n=2,load=1.0,seed=0]", solver
     made: Row = dict.fromkeys(COLUMNS)
     made |= {"problem": problem, "problem_id": hashlib.sha256(problem.encode()).hexdigest(), "solver": solver}
     made |= {"label": solver, "version": "1", "start": 0, "seed": 0, "threads": 1, "time_limit": 10.0, "message": ""}
+    made |= {"problem_label": problem}
     made |= {"termination": "locally_optimal", "point_status": "feasible", "begun": 0.0, "machine": 0}
     made |= {"build_seconds": 0.5, "solve_seconds": 1.0, "margin": 0.5, "kappa_bar": 1.0}
     made |= changes
