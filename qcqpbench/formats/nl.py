@@ -221,6 +221,7 @@ class _Reader:
     def _whole(self, words: Sequence[str], place: int, what: str, end: int, begin: int = 0) -> int:
         """A whole number in begin..end − 1 among the words of a line."""
         self.text.require(len(words) > place, f"the line is too short; needed is the {what}")
+        self.text.require(end > begin, f"there is a {what}, and there are none in the header")
         return self.text.whole(words[place], what, end - 1, begin)
 
     def _entries(self, words: Sequence[str], place: int, what: str, size: int) -> dict[int, float]:
