@@ -128,7 +128,8 @@ def _improved(
             assert found.kappa_bar is not None and offer.point is not None
             names = ("solver", "version", "commit", "command")
             source = {name: getattr(offer, name) for name in names}
-            record = replace(record, margin=found.margin, kappa_bar=found.kappa_bar, **source)
+            # Plus 0.0: never -0.0.
+            record = replace(record, margin=found.margin + 0.0, kappa_bar=found.kappa_bar + 0.0, **source)
             proof = replace(proof, point=offer.point)
         given = offer.multipliers
         if given is not None and given.shape == task.labels.shape and offer.bound < record.bound:
