@@ -93,18 +93,19 @@ def update(path: Path, sources: Sequence[Path]) -> tuple[dict[str, Record], list
     ids = {record.problem: id for id, record in records.items()}
     for source in sources:
         offers = _points(source, places) if source.suffix == ".npz" else _results(source, records, places)
-        for problem, group in groupby(
-            sorted(offers, key=lambda offer: places[offer.problem]), lambda each: each.problem
-        ):
+        ordered = sorted(offers, key=lambda offer: places[offer.problem])
+        for problem, group in groupby(ordered, key=lambda offer: offer.problem):
             old = records.get(ids.get(problem, ""))
             tempting = [each for each in group if old is None or each.margin > old.margin or each.bound < old.bound]
-            if tempting:
-                record, proof = _improved(
-                    _task(problem), old, None if old is None else proofs[old.problem_id], tempting
-                )
-                if record.solver:
-                    ids[problem] = record.problem_id
-                    records[record.problem_id], proofs[record.problem_id] = record, proof
+            if not tempting:
+                continue
+            task = _task(problem)
+            record, proof = _unknown(task) if old is None else (old, proofs[old.problem_id])
+            require(record.problem_id == task.id, f"{path}: the problem_id of {problem} is wrong; check says more")
+            record, proof = _improved(task, record, proof, tempting)
+            if record.margin > -np.inf:
+                ids[problem] = task.id
+                records[task.id], proofs[task.id] = record, proof
     records = dict(sorted(records.items(), key=lambda item: places.get(item[1].problem, len(places))))
     changes = [Change(before.get(id), record) for id, record in records.items() if before.get(id) != record]
     if changes:
@@ -112,16 +113,16 @@ def update(path: Path, sources: Sequence[Path]) -> tuple[dict[str, Record], list
     return records, changes
 
 
-def _improved(
-    task: MaxMargin, record: Record | None, proof: Proof | None, offers: Sequence[Offer]
-) -> tuple[Record, Proof]:
-    if record is None or proof is None:
-        equal = np.ones(task.labels.shape, np.float32)
-        proof = Proof(np.zeros((task.n, task.m)), np.zeros(task.n), equal)
-        bound, spec = proved_bound(task, equal), task.metadata.spec or ""
-        record = Record(
-            spec, task.n, task.m, task.p, -np.inf, -np.inf, bound, "", "", "", "", "equal multipliers", task.id
-        )
+def _unknown(task: MaxMargin) -> tuple[Record, Proof]:
+    """Before anybody has found anything; equal multipliers prove something always."""
+    equal = np.ones(task.labels.shape, np.float32)
+    shape, none = (task.n, task.m, task.p), ("", "", "", "")
+    bound = proved_bound(task, equal)
+    record = Record(task.metadata.spec or "", *shape, -np.inf, -np.inf, bound, *none, "equal multipliers", task.id)
+    return record, Proof(np.zeros((task.n, task.m)), np.zeros(task.n), equal)
+
+
+def _improved(task: MaxMargin, record: Record, proof: Proof, offers: Sequence[Offer]) -> tuple[Record, Proof]:
     for offer in offers:
         found = verify(task, offer.point)
         if found.margin is not None and _is_more(found.margin, record.margin, task):

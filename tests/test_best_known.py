@@ -290,6 +290,19 @@ def test_update_believes_no_claim(small: Path, tmp_path: Path, capsys: pytest.Ca
     assert said(capsys, "update", found, "-o", small)[1] == [f"best_known.csv: 0 of {len(SMALL)} instances changed"]
 
 
+def test_update_leaves_a_list_of_other_problems_alone(
+    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As it would be if a family made something else of the same spec."""
+    first, other = SMALL[0], "0" * 64
+    write_list(small, {other: replace(first, margin=0.0, problem_id=other)}, {other: PROOFS[first.problem_id]})
+    found = results(tmp_path / "found.db", first.problem, ["gip"])
+    before = small.read_bytes()
+    code, lines = said(capsys, "update", found, "-o", small)
+    assert (code, len(lines)) == (2, 1) and "problem_id of covariance_perceptron" in lines[0]
+    assert small.read_bytes() == before
+
+
 def test_update_takes_points(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Points from elsewhere, by specs in any spelling of the suite's; of any length, as only directions count."""
     before = worse(small)
