@@ -13,6 +13,7 @@ from qcqpbench import QCQP, metrics, write
 from qcqpbench.cli import main
 from qcqpbench.report import html, markdown, read, verdict
 from qcqpbench.report.contents import contents
+from qcqpbench.report.tables import tables
 from tests.report_rows import Row, general, many, results, row, table
 
 TASKS = ("summary", "bounds", "unsolved", "capacity", "sizes", "anytime", "targets", "profiles", "shift", "common")
@@ -173,6 +174,14 @@ def test_margins_and_objectives_do_not_mix(rows: list[Row]) -> None:
     assert sum(line["runs"] for line in mixed["statuses"]) == len(tasks) + len(rows)
 
 
+def test_limits_are_of_the_section() -> None:
+    found = contents(results([row(time_limit=3.0), general(time_limit=7.0)]))
+    notes = {each.id: each.note for each in tables(found)}
+    assert notes["summary"].endswith("Limits: 3 s a run, no memory limit, 1 thread.")
+    assert notes["general-summary"].endswith("Limits: 7 s a run, no memory limit, 1 thread.")
+    assert notes["statuses"].endswith("Limits: 3 s or 7 s a run, no memory limit, 1 thread.")
+
+
 def sections(rows: list[Row]) -> list[str]:
     page = html(results(rows))
     found = re.findall(r'<section id="(\w+)">', page)
@@ -216,7 +225,7 @@ def test_sense_and_size_are_of_the_problem(tmp_path: Path, capsys: pytest.Captur
 def test_json_of_the_page_has_the_profiles(rows: list[Row]) -> None:
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', html(results(rows)), re.DOTALL)
     assert found is not None
-    (profile,) = json.loads(found[1])["general"]
+    (profile,) = json.loads(found[1])["general"]["profiles"]
     assert set(profile["all"]) == {"a", "b", "c"} and profile["data"]["a"][-1] == pytest.approx(
         lines(rows, "general-summary", "solver")["a"]["problems at best known"] / 10, abs=1e-4
     )

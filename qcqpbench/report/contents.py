@@ -1,15 +1,14 @@
 """The numbers of a report, computed from the rows: one dict of plain values, which the pages only draw."""
 
-import math
 import re
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from .. import metrics
 from ..metrics import Row
-from .facts import Facts, median, problem_label, scores_of
+from .facts import Facts, limits, limits_of_solvers, median, problem_label, scores_of
 from .general import general_problems
 from .sources import Results
 from .timing import timing
@@ -27,6 +26,8 @@ def contents(results: Results) -> dict[str, Any]:
         "problems": len(facts.problems),
         "tasks": len(tasks.problems),
         "limits": limits(facts.rows),
+        "task_limits": limits(tasks.rows),
+        "limits_of_solvers": limits_of_solvers(tasks),
         "summary": _summary(tasks),
         "bounds": _bounds(tasks),
         "unsolved": _where(tasks, [id for id in tasks.limits if id not in tasks.solved]),
@@ -44,22 +45,6 @@ def contents(results: Results) -> dict[str, Any]:
         "machines": results.machines,
         "micro": results.micro,
     }
-
-
-def limits(rows: Iterable[Row]) -> str:
-    """The limits of some runs in words."""
-    values: dict[str, set[Any]] = {"time_limit": set(), "memory_limit": set(), "threads": set()}
-    for row in rows:
-        for name, seen in values.items():
-            seen.add(row[name])
-    seconds, memory, threads = (sorted(seen, key=lambda value: value or math.inf) for seen in values.values())
-    return ", ".join(
-        (
-            " or ".join("no time limit" if each is None else f"{each:g} s" for each in seconds) + " a run",
-            " or ".join("no memory limit" if each is None else f"{each / 1e9:.3g} GB" for each in memory),
-            " or ".join(map(str, threads)) + (" thread" if threads == [1] else " threads"),
-        )
-    )
 
 
 def _solvers(facts: Facts) -> list[dict[str, Any]]:

@@ -52,6 +52,27 @@ def place(problem: str) -> dict[str, Any]:
     return {"variant": spell(name, rest), "m": m, "load": load, "p": round(load * inputs)}
 
 
+def limits(rows: Iterable[Row]) -> str:
+    """The limits of some runs in words."""
+    values: dict[str, set[Any]] = {"time_limit": set(), "memory_limit": set(), "threads": set()}
+    for row in rows:
+        for name, seen in values.items():
+            seen.add(row[name])
+    seconds, memory, threads = (sorted(seen, key=lambda value: value or math.inf) for seen in values.values())
+    return ", ".join(
+        (
+            " or ".join("no time limit" if each is None else f"{each:g} s" for each in seconds) + " a run",
+            " or ".join("no memory limit" if each is None else f"{each / 1e9:.3g} GB" for each in memory),
+            " or ".join(map(str, threads)) + (" thread" if threads == [1] else " threads"),
+        )
+    )
+
+
+def limits_of_solvers(facts: Facts) -> dict[str, str]:
+    """The limits of each solver that competes."""
+    return {name: limits(row for row in facts.rows if metrics.label(row) == name) for name in facts.solvers}
+
+
 def problem_label(row: Row) -> str:
     return str(row.get("problem_label", row["problem"]))
 

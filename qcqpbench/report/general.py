@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import metrics
 from ..metrics import PENALTIES, SAME, Row
-from .facts import Facts, median, problem_label, scores_of
+from .facts import Facts, limits, limits_of_solvers, median, problem_label, scores_of
 from .timing import profile
 
 
@@ -28,6 +28,8 @@ def general_problems(facts: Facts) -> dict[str, Any]:
         "problems": [_problem(facts, id, known.get(id)) for id in facts.problems],
         "summary": [_solver(facts, name, known, wanted, times[name], shift) for name in facts.solvers],
         "shift": shift,
+        "limits": limits(facts.rows),
+        "limits_of_solvers": limits_of_solvers(facts),
         "profiles": [profile(1 - SAME, times, facts.problems)] if facts.solvers else [],
     }
 

@@ -29,8 +29,9 @@ def html(results: Results, found: dict[str, Any] | None = None) -> str:
     """The page; found: the contents of the results, if they are known."""
     found = found or contents(results)
     data = {
-        **{name: found[name] for name in ("solvers", "limits", "capacity", "sizes", "anytime", "profiles")},
-        "general": found["general"]["profiles"],
+        **{name: found[name] for name in ("solvers", "capacity", "sizes", "anytime", "profiles")},
+        "limits": found["task_limits"],
+        "general": {name: found["general"][name] for name in ("limits", "profiles")},
         "rows": _rows(results.rows, found["false_rows"]),
     }
     parts = {f"table-{table.id}": _table(table) for table in tables(found)} | {

@@ -46,7 +46,7 @@ def percent(value: float | None) -> str:
 
 def tables(contents: dict[str, Any]) -> list[Table]:
     """Those that have rows, in the order of the report."""
-    limits = {each["name"]: each["limits"] for each in contents["solvers"]}
+    limits, everywhere = contents["limits_of_solvers"], {each["name"]: each["limits"] for each in contents["solvers"]}
     found = [
         _summary(contents, limits),
         _capacity(contents, limits),
@@ -57,11 +57,11 @@ def tables(contents: dict[str, Any]) -> list[Table]:
         _means(contents, limits),
         _profiles(contents, limits),
         _pairs(contents),
-        _general_summary(contents, limits),
-        _general_problems(contents),
+        _general_summary(contents["general"]),
+        _general_problems(contents["general"]),
         _bounds("general-bounds", "Proved bounds on problems that are not max-margin", contents["general_bounds"]),
-        _general_profiles(contents, limits),
-        _statuses(contents, limits),
+        _general_profiles(contents["general"]),
+        _statuses(contents, everywhere),
         Table(
             "messages",
             "What was said",
@@ -240,8 +240,7 @@ def _profiles(contents: dict[str, Any], limits: dict[str, str]) -> Table:
     )
 
 
-def _general_summary(contents: dict[str, Any], limits: dict[str, str]) -> Table:
-    general = contents["general"]
+def _general_summary(general: dict[str, Any]) -> Table:
     return Table(
         "general-summary",
         "Solvers on problems that are not max-margin",
@@ -251,7 +250,7 @@ def _general_summary(contents: dict[str, Any], limits: dict[str, str]) -> Table:
         [
             (e["solver"], e["problems"], e["missing"], e["starts"], e["runs"], e["feasible"], e["there"], e["reached"],
              e["better"], e["no_point"], e["gap_median"], e["gap_max"], e["median"], e["restarts"], e["false_claims"],
-             limits[e["solver"]])
+             general["limits_of_solvers"][e["solver"]])
             for e in general["summary"]
         ],
         "best known: the published value, or the best of all rows if there is none. at best known: feasible, and worse "
@@ -264,7 +263,7 @@ def _general_summary(contents: dict[str, Any], limits: dict[str, str]) -> Table:
     )  # fmt: skip
 
 
-def _general_problems(contents: dict[str, Any]) -> Table:
+def _general_problems(general: dict[str, Any]) -> Table:
     return Table(
         "general-problems",
         "Problems that are not max-margin",
@@ -274,7 +273,7 @@ def _general_problems(contents: dict[str, Any]) -> Table:
             (e["problem"], e["variables"], e["constraints"], e["sense"], _long(e["published"]), _long(e["found"]),
              e["gap"], e["relative_gap"], ", ".join(e["solvers"]) or None, e["there"], e["feasible"], e["runs"],
              e["violation"], e["relative_violation"], _long(e["bound"]))
-            for e in contents["general"]["problems"]
+            for e in general["problems"]
         ],
         "best known: as published; without it, gaps are from the best found. best found: the best feasible point of "
         "any run, by: the solvers that have it to 0.0001. Gaps are positive if it is worse than the best known and "
@@ -290,14 +289,14 @@ def _long(value: float | None) -> Long | None:
     return None if value is None else Long(value)
 
 
-def _general_profiles(contents: dict[str, Any], limits: dict[str, str]) -> Table:
+def _general_profiles(general: dict[str, Any]) -> Table:
     return Table(
         "general-profiles",
         "Profiles on problems that are not max-margin",
         ("solver", *_LEVELS, "limits"),
         [
-            (name, *levels, limits[name])
-            for profile in contents["general"]["profiles"]
+            (name, *levels, general["limits_of_solvers"][name])
+            for profile in general["profiles"]
             for name, levels in profile["levels"].items()
         ],
         _WITHIN,

@@ -119,8 +119,8 @@
   }
 
   function drawGeneral() {
-    for (const found of data.general) {
-      const goal = note("To the best known value, 0.0001 of max(1, |best known|) at most.");
+    for (const found of data.general.profiles) {
+      const goal = `To the best known value, 0.0001 of max(1, |best known|) at most. Limits: ${data.general.limits}.`;
       show("plot-general-data", { title: "Problems at the best known value against time", note: goal, series: steps(found.data, found.budgets), x: { label: "seconds, restarts until success", log: true }, y: share });
       show("plot-general-performance", { title: "Performance profile to the best known value", note: goal, series: steps(found.all, found.ratios), x: ratio, y: share });
     }
