@@ -101,6 +101,7 @@ _SECTION = re.compile(
     re.I | re.M,
 )
 _ORDER = ["objective", "constraints", "bounds", "end"]
+_RIGHT_ORDER = "right: Minimize or Maximize, Subject To, Bounds, End, each once"
 
 _KEYWORDS = (
     r"max\w*|min\w*|subject|such|to|that|s\.t\.|st\.?|bounds?|end|free|inf|infinity|nan|gen|generals?|int|integers?|bin|"
@@ -120,9 +121,8 @@ def _parts(problem: QCQP) -> Iterator[str]:
     x = names(problem.variable_names, "x", problem.n_variables, _USABLE)
     rows = names(problem.constraint_names, "c", problem.n_constraints, _USABLE)
     yield f"{problem.sense.capitalize()}\n obj:\n"
-    yield from (
-        f" {value:+} {name}\n" for name, value in zip(x, problem.linear[[0]].toarray()[0].tolist(), strict=True)
-    )
+    objective = problem.linear[[0]].toarray()[0].tolist()
+    yield from (f" {value:+} {name}\n" for name, value in zip(x, objective, strict=True))
     if problem.constant:
         yield f" {problem.constant:+} {_CONSTANT}\n"
     yield _brackets(problem, 0, x)
@@ -197,6 +197,7 @@ class _Reader:
             self._constraint()
         self.place, self.end = sections.get("bounds", (0, 0))
         x_lower, x_upper = self._bounds()
+        self._require(bool(self.variables), "there are no variables")
         problem = self.terms.problem(
             self.text,
             len(self.variables),
@@ -224,12 +225,10 @@ class _Reader:
             kind, word = str(found.lastgroup), " ".join(found[0].split())
             self._require(kind != "other", f"{word} is not read: only continuous variables, linear and quadratic terms")
             order = _ORDER.index(kind)
-            right = "Minimize or Maximize, Subject To, Bounds, End, each once"
-            self._require(order > last and (order == 0) == (last < 0), f"{word} is in the wrong place; right: {right}")
+            self._require(order > last and (order == 0) == (last < 0), f"{word} is in the wrong place; {_RIGHT_ORDER}")
             last, sense = order, sense or ("maximize" if word[:3].lower() == "max" else "minimize")
             places[kind] = (found.end(), len(self.content) if after is None else after.start())
-        self.place = len(self.content)
-        self._require("end" in places, "the file ends without End")
+        self._require("end" in places, "the file ends without End", len(self.content))
         self.place, _ = places["end"]
         self._require(self._ended(), "text stands behind End")
         return sense, places
@@ -316,12 +315,11 @@ class _Reader:
             if found is None or (free is None and not found[3] and not found[5]):
                 self.place = begin
                 raise self._error(f"{self._word()}: bounds are such as -1 <= x <= 2, x >= 1 and x free")
-            name = found[1] if free else found[4]
-            sides = [(">", -np.inf), ("<", np.inf)]
+            name, sides = found[1], [(">", -np.inf), ("<", np.inf)]
             if free is None:
                 left = [(found[3].strip("=").translate(_TURNED), self._side(found, 1))] if found[3] else []
                 right = [(found[5].strip("="), self._side(found, 6))] if found[5] else []
-                sides = left + right
+                name, sides = found[4], left + right
             i = self.variables.setdefault(name, len(self.variables))
             for relation, value in sides:
                 for known, other in ((lower, "<"), (upper, ">")):

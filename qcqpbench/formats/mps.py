@@ -1,28 +1,7 @@
 """MPS files (.mps) with QUADOBJ and QCMATRIX sections, as CPLEX, Gurobi and SCIP read them; names without spaces.
 
-    NAME
-    OBJSENSE
-        MAX
-    ROWS
-     N obj
-     L c1
-    COLUMNS
-     x1 obj 3.0
-     x2 c1 2.0
-    RHS
-     RHS obj -7.5
-     RHS c1 1.0
-    RANGES
-     RNG c1 4.0
-    BOUNDS
-     FR BND x1
-    QUADOBJ
-     x1 x1 8.0
-     x2 x1 -3.0
-    QCMATRIX c1
-     x2 x1 0.5
-     x1 x2 0.5
-    ENDATA
+Sections: NAME, OBJSENSE (MAX or MIN), ROWS (kind and name), COLUMNS (variable, row, number), RHS and RANGES (set, row,
+number), BOUNDS (kind, set, variable, number), QUADOBJ and QCMATRIX of a row (variable, variable, number), ENDATA.
 
 The objective's quadratic part is ½xᵀQx, a constraint's is xᵀQx. QUADOBJ lists each pair of variables once; QCMATRIX
 lists both triangles, as does QMATRIX, which may stand in QUADOBJ's place. The objective's right side is minus its
@@ -198,6 +177,7 @@ class _Reader:
     def problem(self) -> QCQP:
         self._sections()
         self._require(0 in self.row_places, "there is no objective, a row of kind N")
+        self._require(bool(self.variables), "there are no variables")
         rows = [self._row_range(r, kind) for r, kind in enumerate(self.kinds, 1)]
         bounds = [self._bound_range(i) for i in range(len(self.variables))]
         problem = self.terms.problem(

@@ -133,6 +133,7 @@ MISTAKES: list[tuple[str, str, int, str]] = [
     ("Bounds", "st", 7, "st is in the wrong place; right: Minimize or Maximize, Subject To, Bounds, End, each once"),
     ("Subject To", "Bounds", 7, "Bounds is in the wrong place"),
     ("Maximize", "Subject To", 2, "Subject To is in the wrong place"),
+    (PLAIN[PLAIN.index(" obj") :], "End\n", 1, "there are no variables"),
     ("3 x + y", "3 x + ü", 3, "byte 0xc3 is no ASCII text"),
     ("3 x + y", "3 x + \0", 3, "byte 0x00 is no ASCII text"),
     ("3 x + y", "3 x + y >= 2", 3, "is no term of an objective"),

@@ -145,6 +145,7 @@ MISTAKES: list[tuple[str, str, int, str]] = [
     ("ROWS", "ROWS 3", 5, "behind ROWS stand 1 words; right: 0"),
     ("QCMATRIX   second", "QCMATRIX", 27, "behind QCMATRIX stand 0 words; right: 1"),
     (" N  cost", " G  cost", 30, "there is no objective, a row of kind N"),
+    (PLAIN[PLAIN.index("COLUMNS") :], "ENDATA\n", 10, "there are no variables"),
     (" L  first", " X  first", 7, "a row is N, L, G or E, and a name"),
     (" L  first", " L  first row", 7, "a row is N, L, G or E, and a name"),
     (" L  first", " L  cost", 7, "a second row is called 'cost'"),
