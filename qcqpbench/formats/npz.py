@@ -20,6 +20,8 @@ from ..qcqp import QCQP
 
 FORMAT = "qcqpbench"
 SCHEMA = 1
+# Zeros shrink to a thousandth: a file of some MB could fill a machine.
+MOST_BYTES = 1 << 32
 
 _HELD_OUT = ("held_out_patterns", "held_out_labels")
 _MATRICES = ("quadratic", "linear")
@@ -70,6 +72,8 @@ def read(path: Path) -> MaxMargin | QCQP:
     """The problem in a file."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            size = sum(member.file_size for member in archive.zip.infolist())
+            require(size <= MOST_BYTES, f"holds {size} bytes when unpacked; read are up to {MOST_BYTES}")
             content = {name: archive[name] for name in archive.files}
         header = json.loads(content["header"].tobytes().decode())
         require(header["format"] == FORMAT, "is not a qcqpbench problem")

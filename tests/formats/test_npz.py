@@ -299,6 +299,16 @@ def test_other_archives(tmp_path: Path, content: bytes) -> None:
     refused(path)
 
 
+def test_bombs(tmp_path: Path) -> None:
+    """A small archive of much is refused for what it states, before any of it is unpacked."""
+    path = tmp_path / "a.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("header.npy", member())
+        # What it states stands in its directory, which only the end of the archive writes.
+        archive.filelist[0].file_size = 1 << 33
+    assert "holds 8589934592 bytes when unpacked" in refused(path)
+
+
 def test_paths_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "folder.npz").mkdir()
     for name in ("missing.npz", "folder.npz", "a" * 300 + ".npz", "nul\0.npz"):
