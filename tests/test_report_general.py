@@ -79,6 +79,7 @@ def test_every_problem(rows: list[Row]) -> None:
         assert (line["runs there"], line["feasible runs"], line["runs"]) == (sum(there), len(feasible), 12)
         assert first["solver"] in line["by"].split(", ") and line["violation"] == 0
         assert (line["variables"], line["constraints"], line["sense"]) == (3, 2, own[0]["sense"])
+        assert line["median s"] == pytest.approx(np.median([0.5 + each["solve_seconds"] for each in own]))
     lost = [each for each in rows if each["problem"] == "4.qplib"]
     nearest = min(lost, key=lambda each: each["relative_violation"])
     line = found["4.qplib"]

@@ -75,6 +75,7 @@ def _problem(facts: Facts, id: str, known: float | None) -> dict[str, Any]:
         "violation": None if best is None else best["violation"],
         "relative_violation": None if best is None else best["relative_violation"],
         "bound": None if bound is None else sign * bound,
+        "median": statistics.median(map(metrics.seconds, rows)) if rows else None,
     }
 
 

@@ -268,11 +268,11 @@ def _general_problems(general: dict[str, Any]) -> Table:
         "general-problems",
         "Problems that are not max-margin",
         ("problem", "variables", "constraints", "sense", "best known", "best found", "gap", "relative gap", "by",
-         "runs there", "feasible runs", "runs", "violation", "relative violation", "proved bound"),
+         "runs there", "feasible runs", "runs", "violation", "relative violation", "proved bound", "median s"),
         [
             (e["problem"], e["variables"], e["constraints"], e["sense"], _long(e["published"]), _long(e["found"]),
              e["gap"], e["relative_gap"], ", ".join(e["solvers"]) or None, e["there"], e["feasible"], e["runs"],
-             e["violation"], e["relative_violation"], _long(e["bound"]))
+             e["violation"], e["relative_violation"], _long(e["bound"]), e["median"])
             for e in general["problems"]
         ],
         "best known: as published; without it, gaps are from the best found. best found: the best feasible point of "
@@ -280,8 +280,8 @@ def _general_problems(general: dict[str, Any]) -> Table:
         "negative if it is better; the relative one is over max(1, |best known|). runs there: at the best known to "
         "0.0001. The violations are of the point found, or, with no feasible one, of the point that misses least; a "
         "point is feasible if it misses no constraint by more than the solver's tolerance (1e-6 for most), relative to "
-        "max(1, |bound of the constraint|). An empty sense: the problem cannot be made here, and less is taken to be "
-        "better.",
+        "max(1, |bound of the constraint|). median s: of whole runs. An empty sense: the problem "
+        "cannot be made here, and less is taken to be better.",
     )  # fmt: skip
 
 
