@@ -27,7 +27,8 @@ class Limit:
     """value + slope · m^(−⅔), fitted by weighted least squares.
 
     error       statistical; multiplied by √(χ²/dof) if the points scatter more than their errors say
-    low, high   the least and the largest limit with any of EXPONENTS, less and plus its error
+    low, high   the least and the largest limit with any of EXPONENTS, also without the smallest size if three others
+                are left, less and plus its error
     mismatch    √(χ²/dof) with ⅔
     """
 
@@ -59,9 +60,10 @@ def limit(sizes: Sequence[Mean]) -> Limit | None:
     """The limit of the means; None from fewer than three sizes."""
     if len(sizes) < 3:
         return None
-    fits = [_fit(sizes, exponent) for exponent in EXPONENTS]
-    value, slope, error, mismatch = fits[EXPONENTS.index(2 / 3)]
-    ends = [(each, uncertain) for each, _, uncertain, _ in fits]
+    sizes = sorted(sizes, key=lambda size: size.m)
+    value, slope, error, mismatch = _fit(sizes, 2 / 3)
+    chosen = [sizes, sizes[1:]] if len(sizes) > 3 else [sizes]
+    ends = [(found[0], found[2]) for some in chosen for found in (_fit(some, exponent) for exponent in EXPONENTS)]
     low, high = min(each - uncertain for each, uncertain in ends), max(each + uncertain for each, uncertain in ends)
     return Limit(value, slope, error, low, high, mismatch)
 

@@ -15,7 +15,7 @@ from ..figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMI
 from ..job import load_problem
 from ..maxmargin import MaxMargin, unit_rows
 from ..store import Row
-from .runs import ENSEMBLES, runs
+from .runs import ENSEMBLES, nominal, runs
 
 Array = NDArray[np.float64]
 
@@ -52,8 +52,8 @@ def _best(rows: Iterable[Row]) -> list[Row]:
 
     Without points such as (e_a ± e_b)/√2, where all stabilities of symmetric patterns are 0.
     """
-    kept = [row for row in rows if row["point"] is not None]
-    kept = [row for row in kept if row["facts"]["n"] == 2 and row["facts"]["m"] <= _LARGEST]
+    kept = [row for row in rows if row["facts"]["n"] == 2 and row["facts"]["m"] <= _LARGEST]
+    kept = [nominal(row) for row in kept if row["point"] is not None]
     found = [max(each, key=lambda row: row["margin"]) for each in by(kept, "problem_id").values()]
     for row in found:
         gaps = _gaps(row["problem"], np.asarray(row["point"], np.float64).tobytes())
@@ -173,7 +173,7 @@ def overlap(first: Array, second: Array, symmetric: bool) -> float:
 def _overlaps_data(rows: Sequence[Row]) -> Data:
     table: Table = []
     paths = [row for row in rows if row["series"] == ONE_PATH and row["point"] is not None]
-    for (ensemble, m, load), each in by(paths, "ensemble", "m", "load").items():
+    for (ensemble, m, load), each in by(map(nominal, paths), "ensemble", "m", "load").items():
         name = {"ensemble": ensemble, "m": m, "load": load}
         found = [
             overlap(first["point"], second["point"], ensemble != "gaussian")

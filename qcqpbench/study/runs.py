@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from ..figures.base import grid
 from ..registry import solver
+from ..store import Row
 from ..suite import Entry, Settings, Suite, facts
 
 ENSEMBLES = ("paper", "psd", "gaussian")
@@ -36,7 +37,7 @@ _SIZES = (
     Size(25, 20, 2, 8, 3),
     Size(50, 12, 3, 8, 3),
     Size(100, 8, 3, 8, 3),
-    Size(200, 3, 2, 8, 1, 1),
+    Size(200, 3, 1, 4, 1, 1),
     Size(400, 1, 1),
 )
 _PATH_LOADS, _PATH_SETS = (0.25, 0.5, 1, 2, 3), 3
@@ -72,3 +73,8 @@ def _entries(size: Size) -> Iterator[Entry]:
         low = [load for load in _LOADS if load <= size.certified_to]
         some = at | {"load": low, "seed": range(size.certified)}
         yield Entry(solver("certificate"), Settings(time_limit=_LIMIT), some)
+
+
+def nominal(row: Row) -> Row:
+    """The row with the load that was asked for, which p may have rounded."""
+    return row | {"facts": row["facts"] | {"load": facts(row["problem"])["load"]}}
