@@ -61,7 +61,8 @@ def _fault(record: Record, proof: Proof) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Offer:
-    """What somebody has for an instance; margin and bound are claims: who claims nothing better is not looked at."""
+    """What somebody has for an instance. margin and bound are claims: who claims nothing better is not looked at; of
+    multipliers without a claim it is computed what they prove."""
 
     problem: str
     solver: str
@@ -162,7 +163,7 @@ def _results(path: Path, records: dict[str, Record], canonical: dict[str, int]) 
             known = records.get(row["problem_id"])
             problem = row["problem"] if known is None else known.problem
             if problem in canonical and row["margin"] is not None:
-                multipliers = None if row["bound"] is None else store.multipliers(row["id"])
+                multipliers = store.multipliers(row["id"])
                 yield Offer(
                     problem,
                     row["solver"],
@@ -170,7 +171,7 @@ def _results(path: Path, records: dict[str, Record], canonical: dict[str, int]) 
                     _commit(machines[row["invocation"]]),
                     _command(row, problem),
                     row["margin"],
-                    np.inf if multipliers is None else row["bound"],
+                    np.inf if multipliers is None else -np.inf if row["bound"] is None else row["bound"],
                     store.point(row["id"]),
                     _offsets(row["details"] or {}),
                     multipliers,

@@ -290,6 +290,16 @@ def test_update_believes_no_claim(small: Path, tmp_path: Path, capsys: pytest.Ca
     assert said(capsys, "update", found, "-o", small)[1] == [f"best_known.csv: 0 of {len(SMALL)} instances changed"]
 
 
+def test_multipliers_count_without_a_claim(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """gip has multipliers, and says nothing of what they prove."""
+    before = worse(small)
+    found = results(tmp_path / "found.db", before.problem, ["gip"])
+    assert said(capsys, "update", found, "-o", small)[0] == 0
+    after = read_records(small)[before.problem_id]
+    assert after.bound < before.bound and after.bound_solver.startswith("gip")
+    assert said(capsys, "check", small)[0] == 0
+
+
 def test_update_leaves_a_list_of_other_problems_alone(
     small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
