@@ -18,6 +18,10 @@ A suite file is TOML: settings at the top, then blocks.
     [[problem]]
     file = "instances"                # a file or a folder, seen from the suite file
 
+    [[problem]]
+    name = "library"                  # every instance of a folder with an index of best known values
+    path = "instances"                # seen from where the command runs
+
     [[solver]]
     name = ["gip", "ipopt"]           # "*" is every solver there is
 

@@ -11,6 +11,7 @@ import pytest
 from qcqpbench import QCQP, MaxMargin, QcqpbenchError, problem, read, write
 from qcqpbench.attempt import judge_reported
 from qcqpbench.cli import main
+from qcqpbench.conformance import check_family
 from qcqpbench.formats.qplib import write_point
 from qcqpbench.job import Outcome
 from qcqpbench.registry import family, solver
@@ -67,6 +68,10 @@ def test_an_instance_is_its_file_with_what_is_known_of_it(folder: Path) -> None:
         assert known is not None and known.source == source
         assert known.value == pytest.approx(best, rel=1e-12)
         assert (found.metadata.reference is None) == (name == "two")
+
+
+def test_the_family_passes_its_check(folder: Path) -> None:
+    assert all(check.passed for check in check_family(spec(folder, instance="one")))
 
 
 def test_a_library_of_tasks(tmp_path: Path) -> None:
