@@ -74,7 +74,7 @@ _SQUARE = ([1], [0], [0], [1.0])
 TINY = {
     "nothing": QCQP.from_terms(1),
     "constant": QCQP.from_terms(1, constant=-2.5, sense="maximize"),
-    "no constraints": QCQP.from_terms(2, quadratic=([0, 0], [0, 1], [0, 0], [0.1, -3.0]), linear=([0], [1], [7.0])),
+    "no constraints": QCQP.from_terms(2, quadratic=([0, 0], [0, 1], [0, 0], [0.1, -3.0]), linear=([0], [1], [7.25])),
     "no objective": QCQP.from_terms(1, quadratic=_SQUARE, lower=[-np.inf], upper=[2.0]),
     "equality": QCQP.from_terms(1, quadratic=_SQUARE, linear=([0, 1], [0, 0], [1.0, 0.5]), lower=[2.0], upper=[2.0]),
     "range": QCQP.from_terms(2, quadratic=([1], [1], [0], [1.0]), linear=([0], [1], [1.0]), lower=[-1.0], upper=[2.0]),
