@@ -140,6 +140,18 @@ def test_others_read_a_larger_problem(file: Path, name: str) -> None:
     assert_agree(first, read_by(name, file))
 
 
+@pytest.mark.parametrize("number", [1157, 1493])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_others_read_a_problem_of_qplib(file: Path, name: str, number: int) -> None:
+    path = Path(__file__).parents[3] / f"shared/data/qplib/QPLIB_{number}.qplib"
+    if not path.is_file():
+        pytest.skip(f"no {path.name} in ../shared/data/qplib")
+    first = read(path)
+    assert isinstance(first, QCQP)
+    write(first, file)
+    assert_agree(first, read_by(name, file))
+
+
 @pytest.mark.parametrize("name", ["unused and named", "free and fixed", "equality"])
 def test_a_truncated_file_is_refused(file: Path, name: str) -> None:
     write(TINY[name], file)
