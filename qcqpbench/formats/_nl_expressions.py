@@ -64,7 +64,7 @@ class Expressions:
                 return value
 
     def _operand(self, word: str) -> Polynomial:
-        if word[:1] in ("n", "s", "l"):
+        if word[:1] == "n":
             return {0: self.text.number(word[1:])}
         self.text.require(word[:1] == "v", f"{shorten(word)} is not allowed here; right is an operator, n or v")
         k = self.text.whole(word[1:], "variable", self.n + self.n_defined - 1)

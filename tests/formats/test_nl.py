@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from qcqpbench import QCQP, QcqpbenchError, read, write
@@ -259,6 +260,48 @@ def test_a_file_of_ampl(tmp_path: Path, asl: Any) -> None:
     np.testing.assert_array_equal([nlp.constraints_lb(), nlp.constraints_ub()], [[-1, 1], [4, np.inf]])
     np.testing.assert_array_equal([case.lower, case.upper], [[-4, 1], [1, np.inf]])
     np.testing.assert_array_equal(case.start, [0, 0.5, 0])
+
+
+@st.composite
+def expressions(draw: st.DrawFn, degree: int = 2, depth: int = 4) -> str:
+    """Expressions of x0, x1, x2 that are at most of the degree."""
+    number = st.sampled_from(["n3", "n-0.5", "n1.25e-1\t# an eighth"])
+    if depth == 0 or draw(st.integers(0, 5)) == 0:
+        return draw(number if degree == 0 else st.sampled_from(["v0", "v1", "v2"])) + "\n"
+    below = expressions(degree, depth - 1)
+    kinds = ["o0", "o1", "o16", "o54", "o3", "o2"] + (["o2", "o5"] if degree == 2 else [])
+    match kind := draw(st.sampled_from(kinds)):
+        case "o16":
+            operands = draw(below)
+        case "o54":
+            terms = draw(st.lists(below, min_size=3, max_size=5))
+            operands = f"{len(terms)}\n" + "".join(terms)
+        case "o3":
+            operands = draw(below) + "n4\n"
+        case "o5":
+            operands = draw(expressions(1, depth - 1)) + "n2\n"
+        case "o2":
+            first = draw(st.integers(0, degree))
+            operands = draw(expressions(first, depth - 1)) + draw(expressions(degree - first, depth - 1))
+        case _:
+            operands = draw(below) + draw(below)
+    return f"{kind}\n{operands}"
+
+
+def test_expressions_mean_what_they_mean_to_ampl(tmp_path: Path, asl: Any) -> None:
+    before, _, rest = FILE.partition("o54\t#sumlist\n")
+    rest = rest.partition("x1\n")[2]
+
+    @given(expressions())
+    def check(expression: str) -> None:
+        (path := tmp_path / "a.nl").write_text(f"{before}{expression}x1\n{rest}")
+        case, nlp = read(path), asl(path)
+        assert isinstance(case, QCQP)
+        for x in points(case):
+            nlp.set_primals(x)
+            close(nlp.evaluate_objective(), case.objective(x))
+
+    check()
 
 
 @pytest.mark.parametrize(
