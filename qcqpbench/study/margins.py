@@ -9,7 +9,7 @@ from ..figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMI
 from ..store import Row
 from .extrapolation import limit, means
 from .optima import HYPERSTATIC
-from .runs import ENSEMBLES, nominal, runs
+from .runs import ENSEMBLES, nominal, runs, there
 
 LOOK = {"paper": (VERMILION, "o"), "psd": (BLUE, "s"), "gaussian": (GREEN, "D")}
 _SHOWN = {0.5: PURPLE, 1.0: BLUE, 2.0: ORANGE, 3.0: SKY}
@@ -50,7 +50,7 @@ def lines(rows: Sequence[Row], **name: Any) -> Table:
 
 
 def _data(rows: Sequence[Row]) -> Data:
-    rows = [row for row in rows if row["facts"]["n"] == 2]
+    rows = there([row for row in rows if row["facts"]["n"] == 2])
     table: Table = []
     least = metrics.bounds(rows, metrics.best_known(rows)).least
     for (ensemble, load), each in by(map(nominal, rows), "ensemble", "load").items():
@@ -71,13 +71,13 @@ def _caption(rows: Sequence[Row], table: Table) -> str:
     sets = [
         f"{counted((row['facts']['seed'] for row in each), 'set')} at m = {m}" for (m,), each in by(rows, "m").items()
     ]
-    largest = max(line["m"] for line in table if line["kind"] == "bound")
+    largest = max((line["m"] for line in table if line["kind"] == "bound"), default=0)
     return (
         f"Largest margins κ̄ that gip finds, n = 2: {', '.join(sets)}. a: the paper's ensemble, means and standard "
         f"errors against m^(−2/3), with fits κ̄∞ + a m^(−2/3); crosses: theory for m → ∞. b: the limits κ̄∞ less "
         f"theory; bars: with the exponents 1/2 and 1, without the smallest size, and errors. Grey: certified upper "
-        f"bounds at m = {largest}. Dotted: the load P̂ = {HYPERSTATIC:.2f} from which theory has more stabilities at the "
-        f"margin than W has directions."
+        f"bounds at m = {largest}. Dotted: the load P̂ = {HYPERSTATIC:.2f} from which theory has more stabilities at "
+        f"the margin than W has directions."
     )
 
 
@@ -96,7 +96,7 @@ def _paint(axes: Sequence[Axes], data: Data) -> None:
     left.legend(loc=(0.45, 0.3), ncols=2)
     right.axhline(0, color=BLACK, label="theory, m → ∞", zorder=1)
     bounds = data.of(kind="bound", ensemble="paper")
-    largest = max(line["m"] for line in bounds)
+    largest = max((line["m"] for line in bounds), default=0)
     shown = [line for line in bounds if line["m"] == largest]
     symbols(right, shown, "load", "difference", "_", GREY, label=f"bound, m = {largest}")
     for number, ensemble in enumerate(ENSEMBLES):
@@ -107,7 +107,7 @@ def _paint(axes: Sequence[Axes], data: Data) -> None:
         symbols(right, limits, "load", "difference", marker, color, label=ensemble)
     right.axvline(HYPERSTATIC, color=GREY, linestyle=":", linewidth=0.8, zorder=0)
     right.set(xlabel="load P̂", ylabel="κ̄∞ − theory", xlim=(0, None), ylim=(-0.3, 0.4))
-    right.legend(loc="lower left", ncols=2)
+    right.legend(loc="lower right", ncols=2)
 
 
 MARGINS = Figure("margins", runs, _data, _paint)

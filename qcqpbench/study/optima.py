@@ -14,8 +14,9 @@ from ..figures.base import ONE_PATH, Axes, Data, Figure, Table, by, counted, spr
 from ..figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, curve, symbols
 from ..job import load_problem
 from ..maxmargin import MaxMargin, unit_rows
+from ..status import Termination
 from ..store import Row
-from .runs import ENSEMBLES, nominal, runs
+from .runs import ENSEMBLES, nominal, runs, there
 
 Array = NDArray[np.float64]
 
@@ -50,15 +51,17 @@ def _gaps(problem: str, point: bytes) -> Array:
 def _best(rows: Iterable[Row]) -> list[Row]:
     """Of each problem the row with the largest margin, with its gaps and the number of active stabilities.
 
-    Without points such as (e_a ± e_b)/√2, where all stabilities of symmetric patterns are 0.
+    Without points that are no optima to full precision, and those such as (e_a ± e_b)/√2, where all stabilities of
+    symmetric patterns are 0.
     """
     kept = [row for row in rows if row["facts"]["n"] == 2 and row["facts"]["m"] <= _LARGEST]
     kept = [nominal(row) for row in kept if row["point"] is not None]
     found = [max(each, key=lambda row: row["margin"]) for each in by(kept, "problem_id").values()]
+    found = [row for row in found if row["termination"] == str(Termination.LOCALLY_OPTIMAL)]
     for row in found:
         gaps = _gaps(row["problem"], np.asarray(row["point"], np.float64).tobytes())
         row |= {"gaps": gaps, "active": int((gaps < _ACTIVE).sum())}
-    return [row for row in found if row["active"] <= 2 * row["facts"]["m"]]
+    return there([row for row in found if row["active"] <= 2 * row["facts"]["m"]])
 
 
 def _active(rows: Sequence[Row]) -> Data:
@@ -172,7 +175,7 @@ def overlap(first: Array, second: Array, symmetric: bool) -> float:
 
 def _overlaps_data(rows: Sequence[Row]) -> Data:
     table: Table = []
-    paths = [row for row in rows if row["series"] == ONE_PATH and row["point"] is not None]
+    paths = there([row for row in rows if row["series"] == ONE_PATH and row["point"] is not None])
     for (ensemble, m, load), each in by(map(nominal, paths), "ensemble", "m", "load").items():
         name = {"ensemble": ensemble, "m": m, "load": load}
         found = [

@@ -7,7 +7,7 @@ from ..figures.base import Axes, Data, Figure, Table, by
 from ..figures.style import BLACK, BLUE, ORANGE, VERMILION, curve, symbols
 from ..store import Row
 from .margins import lines
-from .runs import FRACTIONS, OF_OUTPUTS, runs
+from .runs import FRACTIONS, OF_OUTPUTS, runs, there
 
 _LOOK = {2: (VERMILION, "o"), 3: (BLUE, "s"), 5: (ORANGE, "^")}
 
@@ -15,11 +15,9 @@ _LOOK = {2: (VERMILION, "o"), 3: (BLUE, "s"), 5: (ORANGE, "^")}
 def _data(rows: Sequence[Row]) -> Data:
     """`capacity_ratio` is p (n−1) I(κ̄)/(4m): what the margin says of the number of patterns, against theory."""
     table: Table = []
-    for row in rows:
-        known = row["facts"]
-        row["facts"] = known | {"fraction": known["p"] * (known["n"] - 1) / (4 * known["m"])}
+    rows = [row | {"facts": row["facts"] | {"fraction": _fraction(row)}} for row in rows]
     rows = [row for row in rows if row["facts"]["fraction"] in FRACTIONS and row["facts"]["ensemble"] in OF_OUTPUTS]
-    for (ensemble, n, fraction), each in by(rows, "ensemble", "n", "fraction").items():
+    for (ensemble, n, fraction), each in by(there(rows), "ensemble", "n", "fraction").items():
         expected = float(theory.covariance_kappa_bar(4 * fraction, 1))
         table += lines(each, ensemble=ensemble, n=n, fraction=fraction, kappa_bar_theory=expected)
     for line in table:
@@ -35,6 +33,11 @@ def _data(rows: Sequence[Row]) -> Data:
         f"{OF_OUTPUTS[0]}, open: {OF_OUTPUTS[1]}."
     )
     return Data(table, caption)
+
+
+def _fraction(row: Row) -> float:
+    known = row["facts"]
+    return float(known["p"] * (known["n"] - 1) / (4 * known["m"]))
 
 
 def _paint(axes: Sequence[Axes], data: Data) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ..errors import require
 from ..figures.base import grid
 from ..registry import solver
 from ..store import Row
@@ -78,3 +79,9 @@ def _entries(size: Size) -> Iterator[Entry]:
 def nominal(row: Row) -> Row:
     """The row with the load that was asked for, which p may have rounded."""
     return row | {"facts": row["facts"] | {"load": facts(row["problem"])["load"]}}
+
+
+def there(rows: list[Row]) -> list[Row]:
+    """The rows, of which a figure needs some."""
+    require(bool(rows), "the runs that this figure is made of are not there yet; without -r they are made")
+    return rows
