@@ -74,6 +74,13 @@ def test_any_solver_finds_the_margin_of_two_points(solver: str) -> None:
     assert fitted.predict([[-0.7], [0.7], [0.1]]).tolist() == ["a", "b", "b"]
 
 
+def test_the_best_of_several_starts() -> None:
+    content = load(SHIPPED)
+    X, y = content["X"][content["train"]], content["y"][content["train"]]
+    one, six = (CovariancePerceptron("slsqp", starts=starts).fit(X, y) for starts in (1, 6))
+    assert six.margins_[0] > one.margins_[0] + 0.01
+
+
 def test_two_lines_tell_exclusive_or_apart() -> None:
     X = np.random.default_rng(0).uniform(-1, 1, (60, 2))
     X = X[np.abs(X).min(axis=1) > 0.1]
