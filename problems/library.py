@@ -12,7 +12,7 @@ from qcqpbench.formats import FORMATS, read
 from qcqpbench.formats.qplib import read_point
 from qcqpbench.maxmargin import MaxMargin
 from qcqpbench.metadata import BestKnown
-from qcqpbench.qcqp import QCQP
+from qcqpbench.qcqp import QCQP, Vector
 from qcqpbench.spec import nearest
 
 INDEX = "index.csv"
@@ -62,21 +62,12 @@ class Library(Family):
         line = self._line(index)
         problem = read(self._file(line))
         known = replace(problem.metadata, spec=self.spec)
+        if line.best is not None:
+            known = replace(known, best_known=BestKnown(line.best, INDEX))
         point = self._folder / f"{self.instance}.sol"
         if point.is_file() and isinstance(problem, QCQP):
-            x, stated = read_point(point, problem)
-            value, miss = float(problem.objective(x)), problem.violation(x, relative=True)
-            for where, claim in ((line.where, line.best), (str(point), stated)):
-                agree = claim is None or abs(claim - value) <= _AGREE * max(1.0, abs(claim))
-                require(
-                    agree, f"{where}: claims {claim!r}, but the objective at the point of {point.name} is {value!r}"
-                )
-            require(
-                miss <= _FEASIBLE, f"{point}: misses a constraint by {miss:.3g} of its bound; right is a feasible point"
-            )
+            x, value = _published(point, problem, line)
             known = replace(known, reference=x, best_known=BestKnown(value, point.name))
-        elif line.best is not None:
-            known = replace(known, best_known=BestKnown(line.best, INDEX))
         return replace(problem, metadata=known)
 
     @property
@@ -115,6 +106,18 @@ class Library(Family):
         return index
 
 
+def _published(path: Path, problem: QCQP, line: _Line) -> tuple[Vector, float]:
+    """The point in a file and its objective, which must be what is claimed."""
+    x, stated = read_point(path, problem)
+    value, miss = float(problem.objective(x)), problem.violation(x, relative=True)
+    for where, claim in ((line.where, line.best), (str(path), stated)):
+        agree = claim is None or abs(claim - value) <= _AGREE * max(1.0, abs(claim))
+        require(agree, f"{where}: claims {claim!r}, but the objective at the point of {path.name} is {value!r}")
+    right = f"right is {_FEASIBLE:g} at most"
+    require(miss <= _FEASIBLE, f"{path}: misses a constraint by {miss:.3g} of its bound; {right}")
+    return x, value
+
+
 def _table(path: Path) -> list[tuple[str, list[str]]]:
     """The cells of each line of a CSV file that is not empty, at least one, and where it stands."""
     try:
@@ -124,10 +127,10 @@ def _table(path: Path) -> list[tuple[str, list[str]]]:
                 lines = [(f"{path}:{reader.line_num}", list(map(str.strip, cells))) for cells in reader if any(cells)]
             except csv.Error as error:
                 raise QcqpbenchError(f"{path}:{reader.line_num}: is not CSV: {error}") from error
-    except OSError as error:
-        raise QcqpbenchError(f"{path}: cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise QcqpbenchError(f"{path}: is not UTF-8: {error}") from error
+    except (OSError, ValueError) as error:
+        raise QcqpbenchError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
     return lines or [(f"{path}:1", [])]
 
 

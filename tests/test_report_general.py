@@ -206,6 +206,8 @@ def test_markdown_is_its_twin(rows: list[Row]) -> None:
     assert "## Problems that are not max-margin\n" in text and "## Margins by load\n" in text
     assert "## Margins by load\n" not in markdown(results(rows))
     assert "reached on problems that are not max-margin, to" in text
+    assert "- Every run on a max-margin task gave a positive margin.\n" in text and "Every run gave" not in text
+    assert "- Runs without a feasible point there: " in text
 
 
 def test_sense_and_size_are_of_the_problem(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -107,7 +107,10 @@ def _failures(contents: dict[str, Any]) -> str:
         text = f"No run has a positive margin on {_where(none)}. "
     lines = [(line["solver"], line["failed"]) for line in contents["summary"] if line["failed"]["runs"]]
     if not lines:
-        return f"{text}Every {'other ' if text else ''}run gave a feasible point, on tasks with a positive margin."
+        other = "other " if text else ""
+        if contents["general"]["problems"]:
+            return f"{text}Every {other}run on a max-margin task gave a positive margin."
+        return f"{text}Every {other}run gave a feasible point, on tasks with a positive margin."
     lines.sort(key=lambda line: (-line[1]["runs"] / line[1]["of"], line[0]))
     told = [
         f"{name} {failed['runs']} of {failed['of']} on {_where(failed['where'])} "
