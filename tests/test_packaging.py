@@ -97,7 +97,8 @@ def test_it_works_with_numpy_and_scipy_alone(environment: Path, tmp_path: Path) 
     assert {row["name"] for row in suites} >= {"smoke", "default", "paper"}
     known = json.loads(succeed(environment.with_name("qcqpbench"), "best-known", "list", "--json", cwd=tmp_path))
     assert known[0]["margin"] <= known[0]["bound"]
-    code = "import qcqpbench; print(qcqpbench.problem('covariance_perceptron[m=4,p=3]').id)"
+    specs = ["covariance_perceptron[m=4,p=3]", "recorded"]
+    code = f"import qcqpbench; print([qcqpbench.problem(spec).id for spec in {specs}])"
     assert succeed(environment, "-c", code, cwd=tmp_path) == succeed(sys.executable, "-c", code, cwd=tmp_path)
 
 
