@@ -97,10 +97,12 @@ def test_ranges(tmp_path: Path, constraints: str, lower: list[float], upper: lis
 
 def test_constants(tmp_path: Path) -> None:
     """SCIP's way, Gurobi's way, and a variable that is only called so."""
-    text = "Minimize\n x - 2.5 Constant + y\nSubject To\nBounds\n Constant = 1\nEnd\n"
-    for each in (text, "Minimize\n x + y - 2.5\nSubject To\nEnd\n"):
-        found = problem(tmp_path, each)
-        assert (found.n_variables, found.constant) == (2, -2.5)
+    text = "Minimize\n x - 2.5 Constant + [ 2 y * x ] / 2\nSubject To\nBounds\n Constant = 1\nEnd\n"
+    right = QCQP.from_terms(
+        2, quadratic=([0], [0], [1], [1.0]), linear=([0], [0], [1.0]), constant=-2.5, x_lower=[0.0, 0.0]
+    )
+    for each in (text, "Minimize\n x + [ 2 y * x ] / 2 - 2.5\nSubject To\nEnd\n"):
+        assert problem(tmp_path, each).id == right.id
     for each in (text.replace("= 1", "= 2"), text.replace("To\n", "To\n x + Constant >= 1\n")):
         assert (problem(tmp_path, each).n_variables, problem(tmp_path, each).constant) == (3, 0.0)
 
