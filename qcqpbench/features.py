@@ -16,8 +16,8 @@ from .errors import require
 
 Array = NDArray[np.float64]
 Recordings = NDArray[Any] | Sequence[ArrayLike]
-# Samples whose products are held at a time; part of what defines the last bits of a covariance.
-_BLOCK = 64
+# Products that are held at a time, if a sample has no more.
+_BLOCK = 1 << 16
 
 
 def means(recordings: Recordings, lengths: ArrayLike | None = None) -> Array:
@@ -107,7 +107,10 @@ def _products(z: NDArray[Any], x: Array) -> NDArray[Any]:
     """Σ_t z(t) x(t)ᵀ, added one after the other: a BLAS adds in an order of its own on each machine."""
     z, x = np.ascontiguousarray(z.T), np.ascontiguousarray(x.T)
     total = np.zeros((z.shape[1], x.shape[1]), z.dtype)
-    for begin in range(0, len(x), _BLOCK):
-        block = slice(begin, begin + _BLOCK)
-        total += (z[block, :, None] * x[block, None, :]).sum(axis=0)
+    step = max(1, _BLOCK // total.size)
+    for begin in range(0, len(x), step):
+        block = slice(begin, begin + step)
+        products = z[block, :, None] * x[block, None, :]
+        products[0] += total
+        total = products.sum(axis=0)
     return total

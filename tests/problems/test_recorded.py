@@ -93,9 +93,14 @@ def test_patterns_are_numpys_covariances_over_the_mean_variances() -> None:
     np.testing.assert_array_equal(held_out(made).labels[:, 0], np.where(content["y"][~train] == 1, 1, -1))
 
 
-def test_every_bit_of_a_covariance_is_defined() -> None:
-    """Sums one after the other, in the order of time, blocks of 64: what any machine makes of it."""
-    x = np.random.default_rng(1).standard_normal((2, 3, 150))
+@pytest.mark.parametrize(("channels", "time", "block"), [(2, 3000, None), (3, 150, None), (3, 150, 640), (3, 150, 1)])
+def test_every_bit_of_a_covariance_is_defined(
+    channels: int, time: int, block: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sums one after the other, in the order of time: what any machine makes of it, whatever is held at a time."""
+    if block is not None:
+        monkeypatch.setattr("qcqpbench.features._BLOCK", block)
+    x = np.random.default_rng(1).standard_normal((2, channels, time))
     made = recorded_task(x, [0, 1], normalize="none", test_share=0)
     for trial, pattern in zip(x.tolist(), made.patterns.tolist(), strict=True):
         centred = []
@@ -103,15 +108,12 @@ def test_every_bit_of_a_covariance_is_defined() -> None:
             total = 0.0
             for value in channel:
                 total += value
-            centred.append([value - total / 150 for value in channel])
-        for i, j in product(range(3), repeat=2):
+            centred.append([value - total / time for value in channel])
+        for i, j in product(range(channels), repeat=2):
             total = 0.0
-            for begin in range(0, 150, 64):
-                block = 0.0
-                for t in range(begin, min(begin + 64, 150)):
-                    block += centred[i][t] * centred[j][t]
-                total += block
-            assert pattern[i][j] == total / 150
+            for a, b in zip(centred[i], centred[j], strict=True):
+                total += a * b
+            assert pattern[i][j] == total / time
 
 
 def test_lag_integrated_is_the_sum_over_lags() -> None:
