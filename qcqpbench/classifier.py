@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from .attempt import random_start, solve
 from .errors import QcqpbenchError, require
 from .maxmargin import MaxMargin, unit_rows
-from .recordings import Array, Normalize, covariances, mean_of, normalized
+from .recordings import Array, Normalize, covariances, mean_of, normalized, require_room
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -39,7 +39,7 @@ class CovariancePerceptron(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     shrinkage    from 0 to 1: to train, each P is moved by this share towards the mean of its class, which allows for
                  classes that overlap; by default the least of 0, ¼, ½, ¾, 1 with which they are told apart
     starts       the best of so many random starts
-    time_limit   seconds for each start
+    time_limit   seconds for each run of the solver
 
     After fit: classes_; for the pairs (0,1), (0,2), … of classes W_, shape (pairs, 2, inputs), in normalized units, and
     margins_ and shrinkage_, (pairs,); S_, the mean P in training; n_features_in_, the channels or features.
@@ -119,6 +119,7 @@ class CovariancePerceptron(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def _patterns(self, X: NDArray[Any]) -> Array:
         if self.center_ is not None:
+            require_room(len(X), X.shape[1] + 1)
             x = np.concatenate([np.ones((len(X), 1)), X - self.center_], axis=1)
             return x[:, :, None] * x[:, None, :]
         if self.feature != "precomputed":
@@ -138,11 +139,11 @@ class CovariancePerceptron(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             starts = (random_start(task, number) for number in range(self.starts))
             attempts = [solve(shrunk, self.solver, start, self.time_limit) for start in starts]
             best = max(attempts, key=lambda attempt: -math.inf if attempt.margin is None else attempt.margin)
-            if best.point is None or best.margin is None:
-                raise QcqpbenchError(f"{self.solver} found no point: {best.message or best.termination.message}")
-            W = unit_rows(best.point)
-            if best.margin > 0:
+            if best.margin is not None and best.margin > 0:
                 break
+        if best.point is None:
+            raise QcqpbenchError(f"{self.solver} found no point: {best.message or best.termination.message}")
+        W = unit_rows(best.point)
         return W, float(task.margin(W)), share
 
 

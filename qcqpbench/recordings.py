@@ -118,9 +118,8 @@ def covariances(
     right = len(shapes) == 1 and len(*shapes) == 1 and all(trials[trial].dtype.kind in "fiu" for trial in chosen)
     require(right, _NEEDED)
     ((channels,),) = shapes
-    size = len(chosen) * channels**2
     require(channels >= 2, f"the recordings have {channels} channel, at least 2 are needed")
-    require(size < _MOST, f"the covariances of {channels} channels need {8e-9 * size:.3g} GB; right is at most 8")
+    require_room(len(chosen), channels)
     counts = _counts(trials, lengths)
     least = 2 if max_lag is None else max(2, 2 * max_lag + 1)
     cut = []
@@ -134,6 +133,12 @@ def covariances(
         found = features.zero_lag(cut) if max_lag is None else features.lag_integrated(cut, max_lag)
     require(bool(np.isfinite(found).all()), "the recordings are so large that their covariances overflow: scale them")
     return found
+
+
+def require_room(trials: int, channels: int) -> None:
+    """Refuse covariances that are too large before memory is taken."""
+    size = trials * channels**2
+    require(size < _MOST, f"the covariances of {channels} channels need {8e-9 * size:.3g} GB; right is at most 8")
 
 
 def normalized(patterns: Array, S: Array, normalize: Normalize) -> Array:

@@ -123,6 +123,7 @@ def test_classes_that_overlap_are_shrunk_to_their_means() -> None:
     assert fitted.shrinkage_[0] in (0.25, 0.5)
     assert fitted.margins_[0] < 0
     assert fitted.score(X, y) > 0.9
+    assert CovariancePerceptron("slsqp[formulation=min_norm]", starts=3).fit(*same).shrinkage_[0] >= 0.25
     hard = CovariancePerceptron(shrinkage=0).fit(*same)
     assert fitted.margins_[0] < hard.margins_[0] <= 0
     means = [np.mean([np.cov(x, bias=True) for x in X[y == kind]], axis=0) for kind in (0, 1)]
@@ -175,6 +176,8 @@ def test_scikit_learn_takes_it_with_recordings() -> None:
         ({"feature": "precomputed"}, np.full((40, 3, 3), np.nan), ValueError, "NaN"),
         ({}, np.ones((40, 3, 3, 3)), ValueError, "X has 4 dimensions"),
         ({}, np.full((40, 3), np.nan), ValueError, "NaN"),
+        ({}, np.zeros((40, 9_999)), QcqpbenchError, "covariances of 10000 channels need 32 GB; right is at most 8"),
+        ({"solver": "sdr", "time_limit": 1e-9}, None, QcqpbenchError, "sdr found no point: "),
     ],
 )
 def test_wrong_usage(parameters: dict[str, Any], X: Any, error: type[Exception], message: str) -> None:
