@@ -14,6 +14,7 @@ that are no words.
 import re
 from array import array
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import IO
 
@@ -50,7 +51,9 @@ def read(path: Path) -> QCQP:
 
 def write(problem: MaxMargin | QCQP, file: IO[bytes]) -> None:
     """Write a problem to an open file."""
-    file.writelines(f"{line}\n".encode("ascii") for line in _lines(qcqp_only(problem, ".qplib")))
+    lines = (f"{line}\n" for line in _lines(qcqp_only(problem, ".qplib")))
+    while block := "".join(islice(lines, _BLOCK)):
+        file.write(block.encode("ascii"))
 
 
 def read_point(path: str | Path, problem: QCQP) -> tuple[Vector, float]:
