@@ -203,9 +203,11 @@ def _split(names: list[str], share: float, seed: int) -> NDArray[np.bool_]:
 
 def _trials(X: features.Recordings) -> list[NDArray[Any]]:
     try:
-        return [np.asarray(trial) for trial in X]
+        trials = [np.asarray(trial) for trial in X]
     except (TypeError, ValueError) as error:
         raise QcqpbenchError(_NEEDED) from error
+    require(all(trial.ndim == 2 for trial in trials), _NEEDED)
+    return trials
 
 
 def _counts(trials: list[NDArray[Any]], lengths: ArrayLike | None) -> list[int]:
@@ -240,6 +242,6 @@ def _name(label: object) -> str:
 
 def _sorted(names: set[str]) -> list[str]:
     try:
-        return sorted(names, key=float)
+        return sorted(names, key=lambda name: (float(name), name))
     except ValueError:
         return sorted(names)

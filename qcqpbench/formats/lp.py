@@ -210,7 +210,9 @@ class _Reader:
             variable_names=tuple(self.variables),
             constraint_names=tuple(self.labels) if len(self.labels) == len(self.lower) else None,
         )
-        return tidied(_without_constant(problem))
+        problem = _without_constant(problem)
+        self._require(problem.n_variables > 0, f"there are no variables but {_CONSTANT}")
+        return tidied(problem)
 
     def _sections(self) -> tuple[str, dict[str, tuple[int, int]]]:
         """The sense, and where the text of each section begins and ends."""

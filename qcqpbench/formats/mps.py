@@ -159,7 +159,7 @@ class _Reader:
         self.content = _COMMENT.sub("", content(text))
         self.place = 0
         self.terms = Terms()
-        self.sense = "minimize"
+        self.sense = ""
         # Row 0 is the objective; further N rows are −1.
         self.rows: dict[str, int] = {}
         self.kinds: list[str] = []
@@ -183,7 +183,7 @@ class _Reader:
         problem = self.terms.problem(
             self.text,
             len(self.variables),
-            sense=self.sense,
+            sense=self.sense or "minimize",
             constant=-self.sides.get(0, 0.0),
             lower=[low for low, _ in rows],
             upper=[high for _, high in rows],
@@ -240,6 +240,7 @@ class _Reader:
 
     def _sense(self, words: list[str]) -> None:
         found = " ".join(words)
+        self._require(not self.sense, "a second sense")
         self._require(found.upper() in _SENSES, f"{shorten(found)} is no sense; right is MAX or MIN")
         self.sense = _SENSES[found.upper()]
 

@@ -11,6 +11,9 @@ import numpy as np
 # to both sides.
 EXPONENTS = (1 / 2, 2 / 3, 1.0)
 
+# Sets that differ by less in κ̄ have one and the same margin, such as 0.
+_SAME = 1e-5
+
 
 @dataclass(frozen=True)
 class Mean:
@@ -47,7 +50,7 @@ def means(values: Mapping[int, Sequence[float]]) -> list[Mean]:
     seems too certain would rule the fit.
     """
     known = {m: float(np.std(each, ddof=1)) for m, each in values.items() if len(each) > 2}
-    known = {m: deviation for m, deviation in known.items() if deviation > 0}
+    known = {m: deviation for m, deviation in known.items() if deviation > _SAME}
     if not known:
         return []
     x, y = np.log(list(known)), np.log(list(known.values()))

@@ -83,9 +83,9 @@ def _active(rows: Sequence[Row]) -> Data:
 
 
 def _common(table: Table) -> int:
-    """The largest size that all ensembles have."""
+    """The largest size that all ensembles that were run have."""
     sizes = [{line["m"] for line in table if line["ensemble"] == ensemble} for ensemble in ENSEMBLES]
-    return max(set.intersection(*sizes))
+    return max(set.intersection(*filter(None, sizes)), default=0)
 
 
 def _paint_active(axes: Sequence[Axes], data: Data) -> None:
@@ -139,7 +139,7 @@ def _gaps_data(rows: Sequence[Row]) -> Data:
 
 def _paint_gaps(axes: Sequence[Axes], data: Data) -> None:
     left, right = axes
-    lines = data.of(ensemble="paper")
+    lines = there(data.of(ensemble="paper"))
     largest = max(line["m"] for line in lines)
     loads = sorted({line["load"] for line in lines if line["m"] == largest and 0.5 <= line["load"] <= 3})
     shown = [load for load in loads if load in (0.5, 1, 2, 3)] or loads
@@ -198,7 +198,7 @@ def _overlaps_data(rows: Sequence[Row]) -> Data:
 
 
 def _largest_paper(table: Table) -> int:
-    return max(line["m"] for line in table if line["ensemble"] == "paper")
+    return max((line["m"] for line in table if line["ensemble"] == "paper"), default=0)
 
 
 def _paint_overlaps(axes: Sequence[Axes], data: Data) -> None:

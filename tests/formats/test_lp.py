@@ -124,6 +124,7 @@ MISTAKES: list[tuple[str, str, int, str]] = [
     (PLAIN, "", 1, "'the end of the file': right is Minimize or Maximize at the beginning"),
     ("Maximize", "", 3, "right is Minimize or Maximize at the beginning"),
     ("Maximize", "x\nMaximize", 2, "'x': right is Minimize or Maximize at the beginning"),
+    (PLAIN, "Minimize\n 5 Constant\nBounds\n Constant = 1\nEnd\n", 5, "there are no variables but Constant"),
     ("End\n", "", 11, "the file ends without End"),
     ("End\n", "En", 11, "the file ends without End"),
     ("End\n", "End\n\nx\n", 13, "text stands behind End"),

@@ -138,6 +138,7 @@ MISTAKES: list[tuple[str, str, int, str]] = [
     ("ENDATA", "SOS\n S1 s\nENDATA", 30, "'SOS' is not read"),
     ("ENDATA", "INDICATORS\n IF first x 1\nENDATA", 30, "'INDICATORS' is not read"),
     ("ENDATA", "RHS\nENDATA", 30, "a second section 'RHS'"),
+    ("    MAX\n", "    MAX\n    MIN\n", 5, "a second sense"),
     ("ENDATA", "QMATRIX\nENDATA", 30, "a second section 'QUADOBJ'"),
     ("ENDATA", "QCMATRIX second\nENDATA", 30, "a second section 'QCMATRIX second'"),
     ("some name\n", "some name\n x\n", 3, "a line that belongs to no section stands behind NAME"),

@@ -246,6 +246,14 @@ def test_classes_are_taken_in_the_order_they_are_given(tmp_path: Path) -> None:
     assert task(one.metadata.spec).id == one.id
 
 
+def test_labels_of_the_same_number_have_an_order() -> None:
+    """Sets of text come in another order in every process."""
+    content = recordings(trials=40, classes=4)
+    names = np.array(["1", "01", "1.0", "001"])
+    made = recorded_task(content["X"], names[content["y"].astype(int)])
+    assert made.metadata.notes["classes"] == "001:01:1:1.0"
+
+
 def test_three_speakers_take_three_outputs() -> None:
     if not VOWELS.exists():
         pytest.skip(f"needs {VOWELS}")
