@@ -115,7 +115,11 @@ def covariances(
     trials = _trials(X)
     chosen = range(len(trials)) if chosen is None else list(chosen)
     shapes = {trials[trial].shape[:-1] for trial in chosen}
-    right = len(shapes) == 1 and len(*shapes) == 1 and all(trials[trial].dtype.kind in "fiu" for trial in chosen)
+    right = (
+        all(trial.ndim == 2 for trial in trials)
+        and len(shapes) == 1
+        and all(trials[trial].dtype.kind in "fiu" for trial in chosen)
+    )
     require(right, _NEEDED)
     ((channels,),) = shapes
     require(channels >= 2, f"the recordings have {channels} channel, at least 2 are needed")
@@ -203,11 +207,9 @@ def _split(names: list[str], share: float, seed: int) -> NDArray[np.bool_]:
 
 def _trials(X: features.Recordings) -> list[NDArray[Any]]:
     try:
-        trials = [np.asarray(trial) for trial in X]
+        return [np.asarray(trial) for trial in X]
     except (TypeError, ValueError) as error:
         raise QcqpbenchError(_NEEDED) from error
-    require(all(trial.ndim == 2 for trial in trials), _NEEDED)
-    return trials
 
 
 def _counts(trials: list[NDArray[Any]], lengths: ArrayLike | None) -> list[int]:
