@@ -38,6 +38,7 @@ class Attempt:
     test_accuracy                    the same, of a task with held-out trials
     objective, violation, …          found by the suite, of the QCQP the solver saw
     claimed_objective                what the solver said
+    sense                            of a QCQP: "minimize" or "maximize"
     best_known                       the best objective (of a task: margin) that was published for the problem
     bound                            what the solver claims to have proved; of a task: a bound on the margin
     gap                              between the bound and the margin or objective, relative to the larger of them
@@ -73,6 +74,7 @@ class Attempt:
     peak_memory_bytes: int | None = None
     message: str = ""
     details: dict[str, str | float] | None = None
+    sense: str | None = None
     point: Array | None = None
     x: Array | None = None
     multipliers: Array | None = None
@@ -272,6 +274,7 @@ def blank(problem: MaxMargin | QCQP, solver: Solver) -> Attempt:
         termination=Termination.ERROR,
         kappa_bar_theory=None if theory is None else float(theory),
         best_known=None if known is None else _number(known.value),
+        sense=None if isinstance(problem, MaxMargin) else problem.sense,
     )
 
 

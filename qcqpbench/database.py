@@ -56,6 +56,7 @@ MIGRATIONS: list[tuple[str, ...]] = [
     ("ALTER TABLE payload ADD COLUMN x BLOB",),
     ("ALTER TABLE run ADD COLUMN best_known REAL",),
     ("ALTER TABLE run ADD COLUMN test_accuracy REAL",),
+    ("ALTER TABLE run ADD COLUMN sense TEXT",),
 ]
 
 _MAGIC = b"SQLite format 3\0"

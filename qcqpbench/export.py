@@ -18,7 +18,7 @@ EXPORTED = (*(name for name in COLUMNS if name not in _LOCAL), *_OF_INVOCATION)
 _WHOLE = ("start", "seed", "memory_limit", "threads", "iterations", "peak_memory_bytes")
 _TEXT = (
     *("invocation", "key", "worker", "problem", "problem_id", "solver", "version", "formulation", "termination"),
-    *("point_status", "message", "details"),
+    *("point_status", "message", "details", "sense"),
     *_OF_INVOCATION,
 )
 _BATCH = 10_000

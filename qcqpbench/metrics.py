@@ -4,12 +4,13 @@ A row may say more than the store does:
 
     label         what to call the solver; its spec if missing
     scope         of the solver: "bound" if it proves bounds and does not compete for margins
-    sense         of a general QCQP: "minimize" (if missing) or "maximize"; and `variables`, `constraints`, its size
+    variables     of a general QCQP, and `constraints`: its size
     trace         (seconds since the solver's entry, kappa_bar) of what a run on a task reported
     known_bound   of a task in the list of best known margins: its bound, which needs no belief
 
 Everything is by score, of which more is better: κ̄ of a task, the objective of a QCQP with its sign. Only a point that
-the suite found feasible has one, whatever the solver claims. A problem is told by its problem_id.
+the suite found feasible has one, whatever the solver claims; without the sense of a QCQP, which old rows lack, there is
+none either. A problem is told by its problem_id.
 """
 
 import math
@@ -42,22 +43,26 @@ def label(row: Row) -> str:
     return str(row.get("label", row["solver"]))
 
 
-def sign(row: Row) -> float:
-    """What makes a value of the row a score: −1 where less is better."""
-    return 1.0 if row["kappa_bar"] is not None or row.get("sense") == "maximize" else -1.0
+def sign(row: Row) -> float | None:
+    """What makes a value of the row a score: −1 where less is better, None where the row does not say it."""
+    return 1.0 if row["kappa_bar"] is not None else {"maximize": 1.0, "minimize": -1.0}.get(row["sense"])
+
+
+def value(row: Row) -> float | None:
+    """κ̄, or the objective, of a feasible point; None for every other run."""
+    found = row["objective"] if row["kappa_bar"] is None else row["kappa_bar"]
+    return float(found) if row["point_status"] == "feasible" and found is not None else None
 
 
 def score(row: Row) -> float | None:
-    """κ̄, or the objective with its sign, of a feasible point; None for every other run."""
-    if row["point_status"] != "feasible":
-        return None
-    value = row["objective"] if row["kappa_bar"] is None else row["kappa_bar"]
-    return None if value is None else sign(row) * float(value)
+    """The value with its sign."""
+    found, turn = value(row), sign(row)
+    return None if found is None or turn is None else turn * found
 
 
 def is_solved(row: Row) -> bool:
     """A feasible point; on a task one with a positive margin."""
-    return score(row) is not None and (row["margin"] is None or row["margin"] > 0)
+    return value(row) is not None and (row["margin"] is None or row["margin"] > 0)
 
 
 def was_run(row: Row) -> bool:
@@ -76,7 +81,7 @@ def general(rows: Iterable[Row]) -> set[str]:
     for row in rows:
         if row["margin"] is not None:
             tasks.add(row["problem_id"])
-        elif row.get("sense") or row["objective"] is not None:
+        elif row["sense"] or row["objective"] is not None:
             found.add(row["problem_id"])
     return found - tasks
 
@@ -94,8 +99,8 @@ def best_known(rows: Sequence[Row]) -> dict[str, float]:
     """The best score of any row, or the published one if it is better, by problem that has a score."""
     best: dict[str, float] = {}
     for row in rows:
-        if (value := score(row)) is not None:
-            best[row["problem_id"]] = max(value, best.get(row["problem_id"], -math.inf))
+        if (found := score(row)) is not None:
+            best[row["problem_id"]] = max(found, best.get(row["problem_id"], -math.inf))
     to_score = units(rows)
     for row in rows:
         id, published = row["problem_id"], row.get("best_known")
@@ -116,7 +121,11 @@ def scales(rows: Iterable[Row]) -> dict[str, float]:
 
 def units(rows: Sequence[Row]) -> dict[str, float]:
     """What makes a margin or an objective a score, by problem; bounds and published values are such."""
-    plain = {row["problem_id"]: sign(row) for row in rows if row["kappa_bar"] is None and score(row) is not None}
+    plain = {
+        row["problem_id"]: turn
+        for row in rows
+        if row["kappa_bar"] is None and value(row) is not None and (turn := sign(row)) is not None
+    }
     return plain | scales(rows)
 
 
@@ -162,12 +171,12 @@ def is_false_claim(row: Row, best: Mapping[str, float], solved: Container[str]) 
     best     the best score by problem
     solved   the problems that some run solved
     """
-    claim, value, id = TERMINATIONS[row["termination"]], score(row), row["problem_id"]
+    claim, own, id = TERMINATIONS[row["termination"]], score(row), row["problem_id"]
     if claim is Termination.INFEASIBLE:
         return id in solved
-    if claim is Termination.OPTIMAL and value is not None:
-        return gap(value, best[id]) > SAME
-    return claim.claims_a_solution and value is None
+    if claim is Termination.OPTIMAL and own is not None:
+        return gap(own, best[id]) > SAME
+    return claim.claims_a_solution and value(row) is None
 
 
 # --- time ---

@@ -107,6 +107,7 @@ def test_rows_of_schema_1_are_verified_without_x(results: Path, capsys: pytest.C
         connection.execute("ALTER TABLE payload DROP COLUMN x")
         connection.execute("ALTER TABLE run DROP COLUMN best_known")
         connection.execute("ALTER TABLE run DROP COLUMN test_accuracy")
+        connection.execute("ALTER TABLE run DROP COLUMN sense")
         connection.execute("PRAGMA user_version = 1")
     assert said(capsys, "verify", results) == (0, [f"{results}: 6 rows, 6 points judged again: all as stored"])
 

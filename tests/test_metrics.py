@@ -24,8 +24,15 @@ def test_only_a_feasible_point_has_a_score() -> None:
 
 def test_the_sense_of_an_objective_counts() -> None:
     convex: dict[str, Any] = {"margin": None, "kappa_bar": None, "objective": 3.0}
-    assert metrics.score(row(**convex)) == -3.0
+    assert metrics.score(row(**convex, sense="minimize")) == -3.0
     assert metrics.score(row(**convex, sense="maximize")) == 3.0
+
+
+def test_without_a_sense_there_is_a_solution_and_no_score() -> None:
+    old = row(margin=None, kappa_bar=None, objective=3.0, best_known=2.5, bound=2.0, termination="optimal")
+    assert metrics.score(old) is None and metrics.is_solved(old)
+    assert metrics.best_known([old]) == {} and metrics.bounds([old], {}).least == {}
+    assert not metrics.is_false_claim(old, {}, {old["problem_id"]})
 
 
 @pytest.mark.parametrize(
@@ -53,7 +60,7 @@ def test_a_published_value_may_be_the_best_known() -> None:
     assert metrics.best_known([known, row(solver="b", kappa_bar=0.2)]) == {known["problem_id"]: pytest.approx(0.7)}
     assert metrics.best_known([known | {"best_known": 0.1}]) == {known["problem_id"]: 0.6}
     convex: dict[str, Any] = {"margin": None, "kappa_bar": None, "objective": 3.0, "best_known": 2.5}
-    assert metrics.best_known([row(**convex)]) == {known["problem_id"]: -2.5}
+    assert metrics.best_known([row(**convex, sense="minimize")]) == {known["problem_id"]: -2.5}
     assert metrics.best_known([row(**convex, sense="maximize")]) == {known["problem_id"]: 3.0}
 
 
@@ -75,7 +82,7 @@ def test_a_run_without_a_point_does_not_turn_the_sense_of_a_bound() -> None:
 
 
 def test_a_bound_of_a_minimum_is_below_it() -> None:
-    convex: dict[str, Any] = {"margin": None, "kappa_bar": None}
+    convex: dict[str, Any] = {"margin": None, "kappa_bar": None, "sense": "minimize"}
     rows = [row(**convex, objective=2.0, bound=1.5), row(**convex, solver="b", objective=2.5, bound=2.2)]
     found = metrics.bounds(rows, metrics.best_known(rows))
     assert found.least == {rows[0]["problem_id"]: -1.5}

@@ -1,8 +1,10 @@
 """The report's section on problems that are not max-margin: gaps to best known values, computed again from the rows."""
 
+import contextlib
 import json
 import math
 import re
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -211,7 +213,7 @@ def test_markdown_is_its_twin(rows: list[Row]) -> None:
 
 
 def test_sense_and_size_are_of_the_problem(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A report made where the problem is not does not know them."""
+    """A report made where the problem is not knows the sense from the rows, but for those of schema 4."""
     square = QCQP.from_matrices((-np.eye(2), None, 7.0), sense="maximize", x_lower=[1.0, 2.0], x_upper=[3.0, 4.0])
     write(square, tmp_path / "square.qplib")
     target = tmp_path / "rows.db"
@@ -222,7 +224,19 @@ def test_sense_and_size_are_of_the_problem(tmp_path: Path, capsys: pytest.Captur
     assert line["best found"] == pytest.approx(2.0) and line["runs there"] == 2
     (tmp_path / "square.qplib").unlink()
     (line,) = table(contents(read([target])), "general-problems")
-    assert (line["variables"], line["constraints"], line["sense"]) == (None, None, None)
+    assert (line["variables"], line["constraints"], line["sense"]) == (None, None, "maximize")
+    assert line["best found"] == pytest.approx(2.0) and line["runs there"] == 2
+    with contextlib.closing(sqlite3.connect(target)) as connection:
+        connection.execute("ALTER TABLE run DROP COLUMN sense")
+        connection.execute("PRAGMA user_version = 4")
+    found = contents(read([target]))
+    assert found["general"]["problems"] == found["general"]["summary"] == found["false_rows"] == []
+    name = tmp_path / "square.qplib"
+    why = "cannot be read here, and its old rows do not say whether more is better"
+    assert verdict(found)[0] == f"No gaps, no ranks on 1 problem that {why}: {name}."
+    write(square, name)
+    (line,) = table(contents(read([target])), "general-problems")
+    assert (line["variables"], line["sense"], line["runs there"]) == (2, "maximize", 2)
 
 
 def test_json_of_the_page_has_the_profiles(rows: list[Row]) -> None:

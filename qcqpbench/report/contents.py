@@ -17,9 +17,9 @@ from .timing import timing
 def contents(results: Results) -> dict[str, Any]:
     """Everything a report says, in its order, as values for JSON."""
     facts, general = Facts(results.rows), metrics.general(results.rows)
-    tasks, rest = (
-        Facts([row for row in results.rows if (row["problem_id"] in general) is chosen]) for chosen in (False, True)
-    )
+    unknown = general - {row["problem_id"] for row in results.rows if row["sense"]}
+    tasks = Facts([row for row in results.rows if row["problem_id"] not in general])
+    rest = Facts([row for row in results.rows if row["problem_id"] in general - unknown])
     return {
         "files": results.files,
         "solvers": _solvers(facts),
@@ -35,6 +35,7 @@ def contents(results: Results) -> dict[str, Any]:
         **timing(tasks.runs, tasks.best, tasks.limits, tasks.solvers, tasks.problems, tasks.places),
         "general": general_problems(rest),
         "general_bounds": _bounds(rest),
+        "unknown_sense": list({problem_label(row): None for row in results.rows if row["problem_id"] in unknown}),
         "statuses": _statuses(facts),
         "messages": _messages(facts),
         "refuted": [

@@ -42,15 +42,17 @@ def relative_gap(value: float, best: float) -> float:
 def _best_known(facts: Facts) -> dict[str, float]:
     """As scores, by problem."""
     published = {
-        row["problem_id"]: metrics.sign(row) * row["best_known"] for row in facts.rows if row["best_known"] is not None
+        row["problem_id"]: sign * row["best_known"]
+        for row in facts.rows
+        if row["best_known"] is not None and (sign := metrics.sign(row)) is not None
     }
     return facts.best | published
 
 
 def _problem(facts: Facts, id: str, known: float | None) -> dict[str, Any]:
     rows = [row for row in facts.rows if row["problem_id"] == id and metrics.was_run(row)]
-    one = next(row for row in facts.rows if row["problem_id"] == id)
-    sign = metrics.sign(one)
+    one = next(row for row in facts.rows if row["problem_id"] == id and row["sense"])
+    sign = metrics.sign(one) or 0.0
     best = min((row for row in rows if row["relative_violation"] is not None), key=_order, default=None)
     score = None if best is None else metrics.score(best)
     gaps = [relative_gap(value, known) for value in scores_of(rows)] if known is not None else []
@@ -63,7 +65,7 @@ def _problem(facts: Facts, id: str, known: float | None) -> dict[str, Any]:
         "problem": problem_label(one),
         "variables": one.get("variables"),
         "constraints": one.get("constraints"),
-        "sense": one.get("sense"),
+        "sense": one["sense"],
         "published": one["best_known"],
         "found": None if score is None else sign * score,
         "gap": None if score is None or known is None else known - score,

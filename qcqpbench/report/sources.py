@@ -142,15 +142,14 @@ def _judged(task: MaxMargin, trace: Iterable[tuple[float, Array]]) -> list[tuple
 
 
 def _add_kinds(rows: Sequence[Row]) -> None:
-    """Sense and size of general QCQPs, as far as they can be made here; a row does not say them."""
+    """Sense and size of general QCQPs, as far as they can be made here; a row says the sense, unless it is old."""
     tasks = {row["problem_id"] for row in rows if row["margin"] is not None or row["formulation"] is not None}
-    known: dict[tuple[str, str], Row] = {}
+    made = {(row["problem"], row["problem_id"]) for row in rows if row["problem_id"] not in tasks}
+    known: dict[str, Row] = {row["problem_id"]: {"sense": row["sense"]} for row in rows if row["sense"]}
+    for problem, id in made:
+        known[id] = known.get(id, {}) | _kind(problem, id)
     for row in rows:
-        if row["problem_id"] not in tasks:
-            key = row["problem"], row["problem_id"]
-            if key not in known:
-                known[key] = _kind(*key)
-            row.update(known[key])
+        row.update(known.get(row["problem_id"], {}))
 
 
 def _kind(problem: str, id: str) -> Row:

@@ -280,8 +280,8 @@ def _general_problems(general: dict[str, Any]) -> Table:
         "negative if it is better; the relative one is over max(1, |best known|). runs there: at the best known to "
         "0.0001. The violations are of the point found, or, with no feasible one, of the point that misses least; a "
         "point is feasible if it misses no constraint by more than the solver's tolerance (1e-6 for most), relative to "
-        "max(1, |bound of the constraint|). median s: of whole runs. An empty sense: the problem "
-        "cannot be made here, and less is taken to be better.",
+        "max(1, |bound of the constraint|). median s: of whole runs. An empty size: the problem "
+        "cannot be read here.",
     )  # fmt: skip
 
 

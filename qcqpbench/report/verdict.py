@@ -15,7 +15,7 @@ _NAMED = 4
 
 def verdict(contents: dict[str, Any]) -> list[str]:
     """Who finds the largest margins, who is fastest to a given quality, who fails where: nine sentences at most, and
-    four on problems that are not max-margin."""
+    five on problems that are not max-margin."""
     margins, general = contents["summary"], contents["general"]["summary"]
     said = [_best(contents), *_theory(contents["capacity"])] if margins else []
     said += _bounds(contents["bounds"], "Bounds")
@@ -24,6 +24,7 @@ def verdict(contents: dict[str, Any]) -> list[str]:
         said += [_fastest(fastest, contents), _failures(contents)]
     said += _general(contents["general"], contents["tasks"] > 0) if general else []
     said += _bounds(contents["general_bounds"], "Bounds on problems that are not max-margin")
+    said += _unknown(contents["unknown_sense"])
     said += [*_claims(contents), *_missing(contents)]
     said += [_limits(contents)] if margins or general else []
     said += _micro(contents["micro"])
@@ -156,6 +157,12 @@ def _general(found: dict[str, Any], beside_tasks: bool) -> list[str]:
     elif not beside_tasks:
         said.append("Every run gave a feasible point.")
     return said
+
+
+def _unknown(names: list[str]) -> list[str]:
+    count, own = _count(len(names), "problem"), "its" if len(names) == 1 else "their"
+    why = f"cannot be read here, and {own} old rows do not say whether more is better"
+    return [f"No gaps, no ranks on {count} that {why}: {_some(names)}."] if names else []
 
 
 def _claims(contents: dict[str, Any]) -> list[str]:
