@@ -1,9 +1,7 @@
 """The best known margins of the canonical instances, the problems of the suite `best_known`, and what proves them.
 
-best_known.csv          a line per instance: a `Record`
-best_known_proofs.csv   a line per instance: a `Proof`, as base64 of little-endian numbers
-
-Both are text with one line per instance, so that an improvement is a change of one line in each.
+A list is a text file with a line per instance, so that an improvement is a change of one line: the `Record`, then its
+`Proof` as base64 of little-endian numbers. One file, so that no record is ever without the proof that belongs to it.
 """
 
 import base64
@@ -11,6 +9,7 @@ import contextlib
 import csv
 import io
 import math
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -72,9 +71,9 @@ class Proof:
     multipliers: NDArray[np.float32]
 
 
-COLUMNS = tuple(field.name for field in fields(Record))
-_PROOF = ("problem_id", "point", "offsets", "multipliers")
-_TYPES = {"point": "<f8", "offsets": "<f8", "multipliers": "<f4"}
+_RECORD = tuple(field.name for field in fields(Record))
+_PROOF = {"point": "<f8", "offsets": "<f8", "multipliers": "<f4"}
+_COLUMNS = (*_RECORD, *_PROOF)
 
 
 def shipped() -> Path:
@@ -108,63 +107,51 @@ def with_best_known(problem: MaxMargin | QCQP) -> MaxMargin | QCQP:
 
 def read_records(path: Path) -> dict[str, Record]:
     """The records of a list, by problem_id."""
-    found: dict[str, Record] = {}
-    for where, line in _lines(path, COLUMNS):
-        values: dict[str, Any] = dict(line)
-        for field in fields(Record):
-            if field.type in (int, float):
-                values[field.name] = _number(field.type, line[field.name], f"{where}: {field.name}")
-        record = Record(**values)
-        require(record.problem_id not in found, f"{where}: {record.problem} stands in it twice")
-        found[record.problem_id] = record
-    return found
+    return {record.problem_id: record for _, _, record in _read(path)}
 
 
-def read_proofs(path: Path, records: Mapping[str, Record]) -> dict[str, Proof]:
-    """The proofs of a list's records, by problem_id; there is one for each."""
-    found: dict[str, Proof] = {}
-    path = proofs_of(path)
-    for where, line in _lines(path, _PROOF):
-        record = records.get(line["problem_id"])
-        if record is None:
-            raise QcqpbenchError(f"{where}: {line['problem_id']} is the problem_id of no line in the list")
-        require(record.problem_id not in found, f"{where}: {record.problem} stands in it twice")
+def read_list(path: Path) -> tuple[dict[str, Record], dict[str, Proof]]:
+    """The records of a list and their proofs, by problem_id."""
+    records: dict[str, Record] = {}
+    proofs: dict[str, Proof] = {}
+    for where, line, record in _read(path):
         n, m, pairs = record.n, record.m, record.n * (record.n - 1) // 2
         shapes = {"point": (n, m), "offsets": (n,), "multipliers": (record.p, pairs)}
         arrays = {name: _array(line[name], name, shape, where) for name, shape in shapes.items()}
-        found[record.problem_id] = Proof(**arrays)
-    for id, record in records.items():
-        require(id in found, f"{path}: has no proof of {record.problem}")
-    return found
+        records[record.problem_id], proofs[record.problem_id] = record, Proof(**arrays)
+    return records, proofs
 
 
 def write_list(path: Path, records: Mapping[str, Record], proofs: Mapping[str, Proof]) -> None:
-    """Write a list, its two files whole or not at all."""
-    lines = {
-        path: [COLUMNS, *([getattr(record, name) for name in COLUMNS] for record in records.values())],
-        proofs_of(path): [_PROOF, *([id, *_texts(proofs[id])] for id in records)],
-    }
-    parts = {target: target.with_name(f".{target.name}.part") for target in lines}
+    """Write a list, whole or not at all, whenever it is stopped."""
+    lines = ([*(getattr(each, name) for name in _RECORD), *_texts(proofs[id])] for id, each in records.items())
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         try:
-            for target, part in parts.items():
-                with part.open("w", encoding="utf-8", newline="") as file:
-                    csv.writer(file, lineterminator="\n").writerows(lines[target])
-            for target, part in parts.items():
-                part.replace(target)
+            with part.open("w", encoding="utf-8", newline="") as file:
+                csv.writer(file, lineterminator="\n").writerows([_COLUMNS, *lines])
+            part.replace(path)
         finally:
-            for part in parts.values():
-                part.unlink(missing_ok=True)
+            part.unlink(missing_ok=True)
     except OSError as error:
         raise QcqpbenchError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
-def proofs_of(path: Path) -> Path:
-    """The file beside a list that holds its proofs."""
-    return path.with_name(f"{path.stem}_proofs.csv")
+def _read(path: Path) -> Iterator[tuple[str, dict[str, str], Record]]:
+    """The records of a list, each with its line by column, and the line's place for error messages."""
+    seen = set()
+    for where, line in _lines(path):
+        values: dict[str, Any] = {name: line[name] for name in _RECORD}
+        for field in fields(Record):
+            if field.type in (int, float):
+                values[field.name] = _number(field.type, line[field.name], f"{where}: {field.name}")
+        record = Record(**values)
+        require(record.problem_id not in seen, f"{where}: {record.problem} stands in it twice")
+        seen.add(record.problem_id)
+        yield where, line, record
 
 
-def _lines(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[str, dict[str, str]]]:
+def _lines(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """The lines of a file after its first, by column, each with its place for error messages."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -177,12 +164,12 @@ def _lines(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[str, dict[str
     except csv.Error as error:
         raise QcqpbenchError(f"{path}: is no list of best known margins: {error}") from None
     first = ",".join(lines[0]) if lines else ""
-    right = ",".join(columns)
+    right = ",".join(_COLUMNS)
     require(first == right, f"{path}: is no list of best known margins: it begins with {first[:80]!r}, not {right!r}")
     for number, line in enumerate(lines[1:], 2):
         where = f"{path}:{number}"
-        require(len(line) == len(columns), f"{where}: has {len(line)} columns, needed: {len(columns)}")
-        yield where, dict(zip(columns, line, strict=True))
+        require(len(line) == len(_COLUMNS), f"{where}: has {len(line)} columns, needed: {len(_COLUMNS)}")
+        yield where, dict(zip(_COLUMNS, line, strict=True))
     require(text.endswith("\n"), f"{path}:{len(lines)}: is cut off: its end is missing")
 
 
@@ -195,12 +182,12 @@ def _number(kind: Any, text: str, where: str) -> Any:
 
 
 def _texts(proof: Proof) -> list[str]:
-    arrays = ((getattr(proof, name), dtype) for name, dtype in _TYPES.items())
+    arrays = ((getattr(proof, name), dtype) for name, dtype in _PROOF.items())
     return [base64.b64encode(array.astype(dtype).tobytes()).decode() for array, dtype in arrays]
 
 
 def _array(text: str, name: str, shape: tuple[int, ...], where: str) -> NDArray[Any]:
-    dtype = np.dtype(_TYPES[name])
+    dtype = np.dtype(_PROOF[name])
     try:
         data = base64.b64decode(text, validate=True)
     except ValueError:

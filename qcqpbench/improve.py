@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .best_known import Proof, Record, read_proofs, read_records, write_list
+from .best_known import Proof, Record, read_list, write_list
 from .certificate import proved_bound
 from .errors import QcqpbenchError, require
 from .maxmargin import MaxMargin
@@ -30,8 +30,7 @@ _IMPROVEMENT = 1e-9
 def check(path: Path) -> Iterator[tuple[Record, str]]:
     """Each record of a list, and what is wrong with it, empty if nothing is: its problem is made anew, its margin and
     its bound are computed from its proof."""
-    records = read_records(path)
-    proofs = read_proofs(path, records)
+    records, proofs = read_list(path)
     for id, record in records.items():
         yield record, _fault(record, proofs[id])
 
@@ -87,8 +86,7 @@ class Change:
 def update(path: Path, sources: Sequence[Path]) -> tuple[dict[str, Record], list[Change]]:
     """Take what is better into a list, made if it is missing: from results files, and from .npz files with points W by
     the specs of their problems. Returns the records and what changed; without a change nothing is written."""
-    records = read_records(path) if path.exists() else {}
-    proofs = read_proofs(path, records) if records else {}
+    records, proofs = read_list(path) if path.exists() else ({}, {})
     before = dict(records)
     places = {spec: place for place, spec in enumerate(load_suite("best_known").problems)}
     ids = {record.problem: id for id, record in records.items()}

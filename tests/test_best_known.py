@@ -15,7 +15,7 @@ import pytest
 import qcqpbench
 from qcqpbench import MaxMargin, report
 from qcqpbench.attempt import random_start, solve
-from qcqpbench.best_known import Proof, Record, proofs_of, read_proofs, read_records, shipped, write_list
+from qcqpbench.best_known import Proof, Record, read_list, read_records, shipped, write_list
 from qcqpbench.cli import main
 from qcqpbench.family import TaskFamily
 from qcqpbench.job import Outcome, load_problem
@@ -25,8 +25,7 @@ from qcqpbench.store import Store
 from qcqpbench.suite import Suite, load_suite
 from qcqpbench.verify import verify
 
-RECORDS = read_records(shipped())
-PROOFS = read_proofs(shipped(), RECORDS)
+RECORDS, PROOFS = read_list(shipped())
 FEW = {n: [each for each in RECORDS.values() if (each.n, each.m) == (n, 10)] for n in (2, 3, 5)}
 # Of each number of outputs the first and the last.
 SMALL = [same[k] for same in FEW.values() for k in (0, -1)]
@@ -54,8 +53,7 @@ def small(tmp_path: Path) -> Path:
 
 def worse(path: Path) -> Record:
     """Put another point, and multipliers that are all equal, in place of those of the first record; the rest stays."""
-    records = read_records(path)
-    proofs = read_proofs(path, records)
+    records, proofs = read_list(path)
     record = next(iter(records.values()))
     task = task_of(record)
     W = random_start(task, 7)
@@ -97,7 +95,7 @@ def test_the_list_is_well_formed() -> None:
             assert solver(record.solver).spec == record.solver
             assert f"-p '{record.problem}' -s " in record.command and record.solver in record.command
             assert re.fullmatch("([0-9a-f]{12})?", record.commit)
-    assert shipped().stat().st_size + proofs_of(shipped()).stat().st_size < 2e6
+    assert shipped().stat().st_size < 2e6
 
 
 def test_the_instances() -> None:
@@ -195,29 +193,25 @@ def test_check_finds_what_was_changed(
 
 
 @pytest.mark.parametrize(
-    ("name", "damage", "expected"),
+    ("damage", "expected"),
     [
-        ("best_known.csv", lambda text: text[:-20], r"csv:\d+: is cut off"),
-        ("best_known.csv", lambda text: text[: text.rindex(',"')] + "\n", r"csv:\d+: has \d+ columns, needed: 13"),
-        ("best_known.csv", lambda text: text[: text[:-1].rindex("\n") + 1], "is the problem_id of no line"),
-        ("best_known_proofs.csv", lambda text: text[: text[:-1].rindex("\n") + 1], "has no proof of covariance_perc"),
-        ("best_known_proofs.csv", lambda text: text[:-20], "is cut off|is not base64|bytes, needed"),
-        ("best_known_proofs.csv", lambda text: text[:-21] + "\n", "is not base64|bytes, needed"),
-        ("best_known_proofs.csv", lambda text: text[:-8] + "*" + text[-7:], "its multipliers is not base64"),
-        ("best_known.csv", lambda text: text.replace("margin", "size", 1), "is no list of best known margins"),
-        ("best_known.csv", lambda text: "", "is no list of best known margins"),
-        ("best_known.csv", lambda text: text + text.splitlines()[-1] + "\n", "stands in it twice"),
-        ("best_known_proofs.csv", lambda text: text + text.splitlines()[-1] + "\n", "stands in it twice"),
-        ("best_known.csv", lambda text: text.replace(repr(SMALL[0].margin), "nan"), "csv:2: margin is 'nan', needed"),
-        ("best_known.csv", lambda text: text.replace(",2,10,", ",2,x,", 1), "csv:2: m is 'x', needed: a number"),
-        ("best_known.csv", lambda text: text + '"', "is no list of best known margins|is cut off"),
+        (lambda text: text[:-20], r"csv:\d+: is cut off|is not base64|bytes, needed"),
+        (lambda text: text[:-21] + "\n", "is not base64|bytes, needed"),
+        (lambda text: text[: text.rindex(",")] + "\n", r"csv:\d+: has 15 columns, needed: 16"),
+        (lambda text: text[:-8] + "*" + text[-7:], "its multipliers is not base64"),
+        (lambda text: text.replace("margin", "size", 1), "is no list of best known margins"),
+        (lambda text: "", "is no list of best known margins"),
+        (lambda text: text + text.splitlines()[-1] + "\n", "stands in it twice"),
+        (lambda text: text.replace(repr(SMALL[0].margin), "nan"), "csv:2: margin is 'nan', needed"),
+        (lambda text: text.replace(",2,10,", ",2,x,", 1), "csv:2: m is 'x', needed: a number"),
+        (lambda text: text.replace(",2,10,", ",2,11,", 1), "csv:2: its point has 160 bytes, needed: 176"),
+        (lambda text: text + '"', "is no list of best known margins|is cut off"),
     ],
 )
 def test_a_damaged_file_is_refused_in_a_line(
-    name: str, damage: Any, expected: str, small: Path, capsys: pytest.CaptureFixture[str]
+    damage: Any, expected: str, small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    target = small.with_name(name)
-    target.write_text(damage(target.read_text()))
+    small.write_text(damage(small.read_text()))
     for words in (("check", small), ("update", small.with_name("none.db"), "-o", small)):
         code, lines = said(capsys, *words)
         assert (code, len(lines)) == (2, 1)
@@ -253,8 +247,8 @@ def test_other_files_are_refused_in_a_line(tmp_path: Path, capsys: pytest.Captur
 
 
 def test_update_takes_improvements_only(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A better point and a better bound change a line in each file; the same ones again, and worse ones, nothing."""
-    original = [small.read_text().splitlines(), proofs_of(small).read_text().splitlines()]
+    """A better point and a better bound change a line; the same ones again, and worse ones, nothing."""
+    original = small.read_text().splitlines()
     before = worse(small)
     found = results(tmp_path / "found.db", before.problem, ["certificate", "soft_margin[max_iter=3]"])
     assert said(capsys, "check", small)[0] == 0
@@ -268,17 +262,15 @@ def test_update_takes_improvements_only(small: Path, tmp_path: Path, capsys: pyt
     assert after.bound == pytest.approx(SMALL[0].bound, rel=1e-2) and after.bound < before.bound
     assert (after.commit, after.solver) == ("c0ffeec0ffee+", "certificate[tol=0.003]")
     assert said(capsys, "check", small)[0] == 0
-    for path, lines in zip((small, proofs_of(small)), original, strict=True):
-        now = path.read_text().splitlines()
-        assert len(now) == len(lines) and sum(a != b for a, b in zip(now, lines, strict=True)) <= 1
+    assert sum(a != b for a, b in zip(small.read_text().splitlines(), original, strict=True)) <= 1
 
-    times = [each.stat().st_mtime_ns for each in (small, proofs_of(small))]
+    time = small.stat().st_mtime_ns
     worst = results(tmp_path / "worse.db", before.problem, ["soft_margin[max_iter=3]"])
     assert said(capsys, "update", found, worst, "-o", small) == (
         0,
         [f"best_known.csv: 0 of {len(SMALL)} instances changed"],
     )
-    assert times == [each.stat().st_mtime_ns for each in (small, proofs_of(small))]
+    assert time == small.stat().st_mtime_ns
 
 
 def test_update_believes_no_claim(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -341,16 +333,43 @@ def test_update_makes_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert said(capsys, "check", listed)[0] == 0
 
 
-def test_a_list_is_written_whole_or_not_at_all(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Here the second of its files cannot be written."""
+@pytest.mark.parametrize("renames", [0, 1, 2])
+def test_a_list_is_written_whole_or_not_at_all(
+    renames: int, small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An update that is killed before or after a file is renamed leaves a sound list; repeated, it does the rest."""
     worse(small)
     found = results(tmp_path / "found.db", SMALL[0].problem, ["gip"])
-    (tmp_path / ".best_known_proofs.csv.part").mkdir()
-    before = {each: each.read_bytes() for each in tmp_path.glob("*.csv")}
-    code, lines = said(capsys, "update", found, "-o", small)
-    assert (code, len(lines)) == (2, 1) and "cannot be written: Is a directory" in lines[0]
-    assert before == {each: each.read_bytes() for each in tmp_path.glob("*.csv")}
-    assert not (tmp_path / ".best_known.csv.part").exists()
+    before, done, rename = small.read_bytes(), [], Path.replace
+
+    def killed(part: Path, target: Path) -> Path:
+        if len(done) == renames:
+            raise KeyboardInterrupt
+        done.append(target)
+        return rename(part, target)
+
+    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+        patch.setattr(Path, "replace", killed)
+        main(["best-known", "update", str(found), "-o", str(small)])
+    assert (small.read_bytes() == before) == (renames == 0)
+    assert said(capsys, "check", small)[0] == 0
+    assert said(capsys, "update", found, "-o", small)[0] == 0
+    assert said(capsys, "check", small)[0] == 0
+    assert read_records(small)[SMALL[0].problem_id].solver.startswith("gip")
+    assert {each.name for each in tmp_path.iterdir()} == {"best_known.csv", "found.db"}
+
+
+def test_a_list_is_one_file(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever it is called, writing it touches no other file; one that cannot be written is said in a line."""
+    (tmp_path / "best_known_proofs.csv").write_text("mine")
+    before = {each: each.read_bytes() for each in tmp_path.iterdir()}
+    found = results(tmp_path / "found.db", SMALL[0].problem, ["slsqp"])
+    for name in ("best_known.txt", "best_known"):
+        assert said(capsys, "update", found, "-o", tmp_path / name)[0] == 0
+        assert said(capsys, "check", tmp_path / name)[0] == 0
+    code, lines = said(capsys, "update", found, "-o", tmp_path / "none" / "list.csv")
+    assert (code, len(lines)) == (2, 1) and "cannot be written: No such file or directory" in lines[0]
+    assert before == {each: each.read_bytes() for each in before}
 
 
 # --- what it is for ---
