@@ -37,6 +37,7 @@ class Library(Family):
     """
 
     name = "library"
+    stored = True
 
     path: str | None = None
     instance: str | None = None

@@ -21,10 +21,12 @@ class Family(Parametrized, ABC):
     """A problem family: a frozen dataclass in a file of its own in ``problems/``, whose fields are its parameters.
 
     ``name`` is the file's name. The parameters and the seed alone decide the problem, bit for bit; the random numbers
-    come from `qcqpbench.random`, one stream per axis.
+    come from `qcqpbench.random`, one stream per axis. A family is ``stored`` if it reads its problems from files, which
+    may change.
     """
 
     name: ClassVar[str]
+    stored: ClassVar[bool] = False
 
     def members(self) -> list["Family"]:
         """The problems that a spec stands for in a suite, one family each: of most it is itself."""

@@ -9,6 +9,7 @@ from .attempt import Attempt
 from .formats import FORMATS, read
 from .maxmargin import MaxMargin
 from .qcqp import QCQP
+from .registry import family
 from .registry import problem as named_problem
 
 
@@ -68,3 +69,8 @@ def load_problem(problem: str) -> MaxMargin | QCQP:
 
 def is_file(problem: str) -> bool:
     return problem.endswith(tuple(FORMATS))
+
+
+def is_stored(problem: str) -> bool:
+    """Whether it is read from files that people write, rather than generated."""
+    return is_file(problem) or family(problem).stored

@@ -10,10 +10,11 @@ import numpy as np
 
 from ..best_known import known as best_known
 from ..errors import QcqpbenchError, require
-from ..job import is_file, load_problem
+from ..job import is_file, is_stored, load_problem
 from ..maxmargin import MaxMargin, unit_rows
 from ..metrics import was_run
 from ..progress import labels
+from ..qcqp import QCQP
 from ..registry import solvers
 from ..spec import parse
 from ..status import Scope
@@ -142,25 +143,39 @@ def _judged(task: MaxMargin, trace: Iterable[tuple[float, Array]]) -> list[tuple
 
 
 def _add_kinds(rows: Sequence[Row]) -> None:
-    """Sense and size of general QCQPs, as far as they can be made here; a row says the sense, unless it is old."""
+    """Sense, size and best known value as they are now, as far as problems can be read; the rows may be older.
+
+    Of two files with the same problem the better value counts; where none can be read, that of the newest row.
+    """
     tasks = {row["problem_id"] for row in rows if row["margin"] is not None or row["formulation"] is not None}
-    made = {(row["problem"], row["problem_id"]) for row in rows if row["problem_id"] not in tasks}
-    known: dict[str, Row] = {row["problem_id"]: {"sense": row["sense"]} for row in rows if row["sense"]}
-    for problem, id in made:
-        known[id] = known.get(id, {}) | _kind(problem, id)
+    known: dict[str, Row] = {}
+    for row in sorted(rows, key=lambda row: float(row["begun"])):
+        own = known.setdefault(row["problem_id"], {"sense": None})
+        own |= {"sense": row["sense"] or own["sense"], "best_known": row["best_known"]}
+    published: dict[str, list[float]] = {}
+    for problem, id in dict.fromkeys((row["problem"], row["problem_id"]) for row in rows):
+        made = _made(problem, id, id in tasks)
+        if made is None:
+            continue
+        if isinstance(made, QCQP):
+            known[id] |= {"sense": made.sense, "variables": made.n_variables, "constraints": made.n_constraints}
+        best = made.metadata.best_known
+        published.setdefault(id, []).extend([] if best is None else [best.value])
+    for id, values in published.items():
+        better = min if known[id]["sense"] == "minimize" else max
+        known[id]["best_known"] = better(values, default=None)
     for row in rows:
-        row.update(known.get(row["problem_id"], {}))
+        row.update(known[row["problem_id"]])
 
 
-def _kind(problem: str, id: str) -> Row:
+def _made(problem: str, id: str, is_task: bool) -> MaxMargin | QCQP | None:
+    """The problem, if it can be made here and is still the same; a task only if it is read from a file."""
     try:
-        made = load_problem(problem)
+        made = load_problem(problem) if not is_task or is_stored(problem) else None
     except QcqpbenchError:
         # A file that is not here, a family that is not installed.
-        return {}
-    if made.id != id or isinstance(made, MaxMargin):
-        return {}
-    return {"sense": made.sense, "variables": made.n_variables, "constraints": made.n_constraints}
+        return None
+    return made if made is not None and made.id == id else None
 
 
 def _pytest_benchmark(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:

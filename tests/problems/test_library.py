@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qcqpbench import QCQP, MaxMargin, QcqpbenchError, problem, read, write
+from qcqpbench import QCQP, MaxMargin, QcqpbenchError, problem, read, report, solve, write
 from qcqpbench.attempt import judge_reported
 from qcqpbench.cli import main
 from qcqpbench.conformance import check_family
@@ -122,6 +122,33 @@ def test_runs_with_a_relative_path(
     # Six of six runs are there, and 2√2 is better than the 2.5 of the index.
     assert "Better than the best known value: 2.828427" in text and "was 2.5." in text
     assert "Every run gave a feasible point." in text and "Margins" not in text
+
+
+def test_the_report_has_the_best_known_values_of_now(folder: Path, tmp_path: Path) -> None:
+    """Also of tasks; and those of the newest row when they cannot be read any more."""
+    task = problem("covariance_perceptron[m=3,p=2]")
+    write(task, folder / "task.npz")
+    index = folder / "index.csv"
+    index.write_text("name,best\ntwo,2.5\ntask,0.5\n")
+    for chosen, name in (("slsqp", "two"), ("gip", "task")):
+        with Store(tmp_path / "results.db", write=True) as store:
+            store.begin("test", {})
+            (job,) = Suite.of([spec(folder, instance=name)], [chosen]).jobs()
+            attempt = solve(problem(job.problem), chosen, start=np.eye(3)[:2] if name == "task" else [0.5, 0.5])
+            store.add(Outcome(job, attempt))
+
+    def known() -> set[float | None]:
+        return {row["best_known"] for row in report.read([tmp_path / "results.db"]).rows}
+
+    assert known() == {2.5, 0.5}
+    index.write_text("name,best\ntwo,2.75\ntask,0.75\n")
+    assert known() == {2.75, 0.75}
+    index.write_text("name,best\ntwo,\ntask,0.75\n")
+    assert known() == {None, 0.75}
+    write(disk("maximize", 7), folder / "two.qplib")
+    assert known() == {2.5, 0.75}
+    index.unlink()
+    assert known() == {2.5, 0.5}
 
 
 WRONG = [
