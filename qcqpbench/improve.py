@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from .best_known import Proof, Record, read_list, write_list
 from .certificate import proved_bound
 from .errors import QcqpbenchError, require
+from .family import TaskFamily
 from .maxmargin import MaxMargin
 from .registry import family
 from .store import Row, Store
@@ -25,6 +26,8 @@ Array = NDArray[np.float64]
 _ROUNDING = 1e-12
 # What is better by less is the same point, or the same bound, found once more.
 _IMPROVEMENT = 1e-9
+# That a file of points may unpack to; points of all instances are less than 1 MB.
+_MOST_BYTES = 1 << 24
 
 
 def check(path: Path) -> Iterator[tuple[Record, str]]:
@@ -85,7 +88,8 @@ class Change:
 
 def update(path: Path, sources: Sequence[Path]) -> tuple[dict[str, Record], list[Change]]:
     """Take what is better into a list, made if it is missing: from results files, and from .npz files with points W by
-    the specs of their problems. Returns the records and what changed; without a change nothing is written."""
+    the specs of their problems, perhaps with texts `solver` and `command` that say what found them.
+    Returns the records and what changed; without a change nothing is written."""
     records, proofs = read_list(path) if path.exists() else ({}, {})
     before = dict(records)
     places = {spec: place for place, spec in enumerate(load_suite("best_known").problems)}
@@ -193,16 +197,36 @@ def _offsets(details: dict[str, Any]) -> Array | None:
 def _points(path: Path, canonical: dict[str, int]) -> Iterator[Offer]:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            content = {name: archive[name] for name in archive.files}
+            size = sum(member.file_size for member in archive.zip.infolist())
+            require(size <= _MOST_BYTES, f"holds {size} bytes when unpacked; read are up to {_MOST_BYTES}")
+            content = {name: np.asarray(archive[name]) for name in archive.files}
+        source = {"solver": path.name, "command": shlex.join(["qcqpbench", "best-known", "update", path.name])}
+        for name in source.keys() & content.keys():
+            source[name] = _line(name, content.pop(name))
+        for name, point in content.items():
+            made = family(name)
+            require(made.spec in canonical, f"{made.spec} is none of the instances of the suite best_known")
+            assert isinstance(made, TaskFamily)
+            yield Offer(made.spec, **source, point=_usable(point, (made.n, made.m), f"the point of {made.spec}"))
+    except QcqpbenchError as error:
+        raise QcqpbenchError(f"{path}: {error}") from error
     except OSError as error:
         raise QcqpbenchError(f"{path}: cannot be read: {error.strerror or error}") from error
     except Exception as error:
         # Whatever zipfile and NumPy raise on bytes that nobody wrote on purpose.
         raise QcqpbenchError(f"{path}: is no .npz file of points") from error
-    for name, point in content.items():
-        try:
-            spec = family(name).spec
-        except QcqpbenchError as error:
-            raise QcqpbenchError(f"{path}: {error}") from error
-        require(spec in canonical, f"{path}: {spec} is none of the instances of the suite best_known")
-        yield Offer(spec, path.name, point=point)
+
+
+def _line(name: str, given: NDArray[Any]) -> str:
+    text = str(given)
+    require(given.dtype.kind == "U" and given.shape == () and text.isprintable(), f"its {name} is no line of text")
+    return text
+
+
+def _usable(point: NDArray[Any], shape: tuple[int, int], what: str) -> Array:
+    require(point.dtype.kind in "iuf", f"{what} holds {point.dtype}, needed: real numbers")
+    require(point.shape == shape, f"{what} has shape {point.shape}, needed: {shape}")
+    W = point.astype(np.float64)
+    require(bool(np.isfinite(W).all()), f"{what} holds a value that is not finite")
+    require(bool(W.any(axis=1).all()), f"{what} has a row of zeros, which has no direction")
+    return W

@@ -307,18 +307,53 @@ def test_update_leaves_a_list_of_other_problems_alone(
 
 def test_update_takes_points(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Points from elsewhere, by specs in any spelling of the suite's; of any length, as only directions count."""
-    before = worse(small)
-    n, m = SMALL[1].n, SMALL[1].m
-    offered = {
-        "covariance_perceptron[m=10,load=0.1]": 3 * PROOFS[before.problem_id].point,
-        SMALL[1].problem: np.ones((n, m + 1)),
-    }
-    np.savez(tmp_path / "mine.npz", **offered)  # type: ignore[arg-type]
+    point = {"covariance_perceptron[m=10,load=0.1]": 3 * PROOFS[SMALL[0].problem_id].point}
+    origin = {"solver": "my hands, carefully", "command": "python mine.py"}
+    default = {"solver": "mine.npz", "command": "qcqpbench best-known update mine.npz"}
+    for texts, expected in ((origin, origin), ({}, default)):
+        before = worse(small)
+        np.savez(tmp_path / "mine.npz", **point, **texts)  # type: ignore[arg-type]
+        code, lines = said(capsys, "update", tmp_path / "mine.npz", "-o", small)
+        assert (code, len(lines)) == (0, 2)
+        after = read_records(small)[before.problem_id]
+        assert after.margin == pytest.approx(SMALL[0].margin, abs=1e-12)
+        assert (after.solver, after.command) == (expected["solver"], expected["command"])
+        assert (after.version, after.commit, after.bound) == ("", "", before.bound)
+
+
+@pytest.mark.parametrize(
+    ("offered", "expected"),
+    [
+        (np.ones((3, 10)), "the point of covariance_perceptron[m=10,n=2,*] has shape (3, 10), needed: (2, 10)"),
+        (np.ones(20), "the point of * has shape (20,), needed: (2, 10)"),
+        (np.where(np.eye(2, 10), np.nan, 1), "the point of * holds a value that is not finite"),
+        (np.ones((2, 10)) * [[1], [0]], "the point of * has a row of zeros, which has no direction"),
+        (np.ones((2, 10)) * 1j, "the point of * holds complex128, needed: real numbers"),
+        (np.full((2, 10), "1"), "the point of * holds <U1, needed: real numbers"),
+        (np.full((2, 10), None), "is no .npz file of points"),
+        # Packed, 100 kB; 1 GB would be as easy.
+        (np.zeros(1 << 24, np.uint8), "holds 16777344 bytes when unpacked; read are up to 16777216"),
+    ],
+)
+def test_a_point_of_no_use_is_refused_in_a_line(
+    offered: Any, expected: str, small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = small.read_bytes()
+    path = tmp_path / "p3.npz"
+    np.savez_compressed(path, **{SMALL[1].problem.replace("n=3", "n=2"): offered})
+    code, lines = said(capsys, "update", path, "-o", small)
+    assert (code, len(lines)) == (2, 1)
+    assert re.search(f"{re.escape(f'{path}: {expected}')}$".replace(r"\*", ".*"), lines[0])
+    assert small.read_bytes() == before
+
+
+@pytest.mark.parametrize("text", [3, "two\nlines", ["a", "b"]])
+def test_an_origin_is_a_line_of_text(
+    text: Any, small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savez(tmp_path / "mine.npz", solver=text)
     code, lines = said(capsys, "update", tmp_path / "mine.npz", "-o", small)
-    assert (code, len(lines)) == (0, 2)
-    after = read_records(small)[before.problem_id]
-    assert after.margin == pytest.approx(SMALL[0].margin, abs=1e-12)
-    assert (after.solver, after.command, after.bound) == ("mine.npz", "", before.bound)
+    assert (code, len(lines)) == (2, 1) and lines[0].endswith("mine.npz: its solver is no line of text")
 
 
 def test_update_makes_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
