@@ -200,7 +200,10 @@ def _points(path: Path, canonical: dict[str, int]) -> Iterator[Offer]:
             size = sum(member.file_size for member in archive.zip.infolist())
             require(size <= _MOST_BYTES, f"holds {size} bytes when unpacked; read are up to {_MOST_BYTES}")
             content = {name: np.asarray(archive[name]) for name in archive.files}
-        source = {"solver": path.name, "command": shlex.join(["qcqpbench", "best-known", "update", path.name])}
+        source: dict[str, Any] = {
+            "solver": path.name,
+            "command": shlex.join(["qcqpbench", "best-known", "update", path.name]),
+        }
         for name in source.keys() & content.keys():
             source[name] = _line(name, content.pop(name))
         for name, point in content.items():
