@@ -50,7 +50,7 @@ from typing import Any
 from .attempt import blank
 from .errors import QcqpbenchError, require
 from .formats import FORMATS
-from .job import Job, is_file, load_problem
+from .job import Job, is_file, is_stored, load_problem
 from .qcqp import QCQP
 from .registry import families, family, solver, solvers
 from .solver import Solver
@@ -136,15 +136,26 @@ class Suite:
         return sum(map(self._asked, self.problems))
 
     def jobs(self, dropped: Callable[[int], None] = lambda _: None) -> Iterator[Job]:
-        """The runs, all of a problem one after the other. Each problem is made once, when its turn comes; `dropped` is
-        then told how many of its runs there are not, since a solver does not take it or it was there before."""
+        """The runs, all of a problem one after the other. Files are read before the first, so that a bad one stops
+        nothing half-way; other problems are made when their turn comes. `dropped` is then told how many of a problem's
+        runs there are not, since a solver does not take it or they were there before."""
         seen: set[str] = set()
-        for text in self.problems:
+        names: dict[str, str] = {}
+
+        def new(text: str) -> list[Job]:
             jobs = {job.key: job for job in self._jobs(text)}
-            new = [job for key, job in jobs.items() if key not in seen]
-            seen |= jobs.keys()
-            dropped(self._asked(text) - len(new))
-            yield from new
+            found = [job for key, job in jobs.items() if key not in seen]
+            seen.update(jobs)
+            dropped(self._asked(text) - len(found))
+            for id in {job.problem_id for job in jobs.values()} if is_stored(text) else ():
+                if (first := names.setdefault(id, text)) != text:
+                    which = "the runs and the best known value of the latter count"
+                    warnings.warn(f"{text} is the same problem as {first}; {which}", stacklevel=3)
+            return found
+
+        files = {text: new(text) for text in self.problems if is_stored(text)}
+        for text in self.problems:
+            yield from files[text] if text in files else new(text)
         require(bool(seen), "there is nothing to run: none of the solvers takes any of the problems")
 
     def _jobs(self, text: str) -> list[Job]:

@@ -39,6 +39,20 @@ def listed(suite: Suite) -> list[tuple[str, str, int]]:
 # --- jobs ---
 
 
+def test_files_are_read_before_the_first_run(tmp_path: Path) -> None:
+    """A generated problem is still made only in its turn."""
+    qcqpbench.write(qcqpbench.problem(TASK), tmp_path / "a.npz")
+    good = [family(OTHER).spec, *Suite.of([str(tmp_path)], ["gip"]).problems]
+    (tmp_path / "b.npz").write_bytes(b"nothing")
+    with pytest.raises(QcqpbenchError, match=r"b\.npz: is damaged"):
+        next(Suite.of([OTHER, str(tmp_path)], ["gip"]).jobs())
+    (tmp_path / "b.npz").unlink()
+    jobs = Suite.of([good[0], good[1], "recorded[path=nowhere]"], ["gip"]).jobs()
+    assert [next(jobs).problem, next(jobs).problem] == good
+    with pytest.raises(QcqpbenchError):
+        next(jobs)
+
+
 def test_a_suite_is_a_product(tmp_path: Path) -> None:
     text = BASE.replace('"gip"', '["gip", "slsqp"]').replace("m = 3", "m = [3, 4]\nseed = [0, 7]")
     problems = [

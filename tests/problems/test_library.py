@@ -151,6 +151,33 @@ def test_the_report_has_the_best_known_values_of_now(folder: Path, tmp_path: Pat
     assert known() == {2.5, 0.5}
 
 
+@pytest.mark.filterwarnings("default")
+def test_two_names_of_one_problem(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Run once, and said; a bad instance is said before anything is run."""
+    monkeypatch.chdir(folder.parent)
+    write(disk("maximize", 2), folder / "again.lp")
+    index = folder / "index.csv"
+    index.write_text("name,best\ntwo,2.5\nagain,2.75\n")
+    command = ["run", "-p", spec(folder.name), "-s", "slsqp", "--timeout", "20", "-j", "1", "-o", "results.db"]
+    assert main(command) == 0
+    lines = capsys.readouterr().err.splitlines()
+    first, second = (spec(folder.name, instance=name) for name in ("two", "again"))
+    same = f"qcqpbench: {second} is the same problem as {first}"
+    assert lines[1] == f"{same}; the runs and the best known value of the latter count"
+    assert lines[2].startswith("[1/1] slsqp on ") and len(lines) == 3
+    (row,) = report.read(["results.db"]).rows
+    assert (row["problem"], row["best_known"]) == (first, 2.5)
+    (folder / "one.qplib").write_text("nothing")
+    index.write_text("name,best\nthree,\ntwo,2.5\none,\n")
+    assert main(command) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2 and lines[1].startswith(f"qcqpbench: {folder.name}/one.qplib:")
+    with Store("results.db") as store:
+        assert len(list(store.rows())) == 1
+
+
 WRONG = [
     ("", r"index.csv:1: has 0 columns name; right is a line such as name,best"),
     ("who,best\nme,3\n", "index.csv:1: has 0 columns name"),
