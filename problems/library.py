@@ -2,6 +2,7 @@
 
 import csv
 import math
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -9,6 +10,7 @@ from typing import NamedTuple
 from qcqpbench.errors import QcqpbenchError, require
 from qcqpbench.family import Family
 from qcqpbench.formats import FORMATS, read
+from qcqpbench.formats._text import NUMBER
 from qcqpbench.formats.qplib import read_point
 from qcqpbench.maxmargin import MaxMargin
 from qcqpbench.metadata import BestKnown
@@ -138,9 +140,6 @@ def _table(path: Path) -> list[tuple[str, list[str]]]:
 def _number(where: str, text: str) -> float | None:
     if not text:
         return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
+    value = float(text) if re.fullmatch(NUMBER, text) else math.nan
     require(math.isfinite(value), f"{where}: best is {text!r}; right is a number, or nothing")
     return value

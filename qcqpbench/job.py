@@ -68,7 +68,7 @@ def load_problem(problem: str) -> MaxMargin | QCQP:
 
 
 def is_file(problem: str) -> bool:
-    return problem.endswith(tuple(FORMATS))
+    return problem.lower().endswith(tuple(FORMATS))
 
 
 def is_stored(problem: str) -> bool:

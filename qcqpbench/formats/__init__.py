@@ -36,7 +36,7 @@ def write(problem: MaxMargin | QCQP, path: str | Path) -> None:
     try:
         try:
             with part.open("wb") as file:
-                if path.suffix == GZIP:
+                if path.suffix.lower() == GZIP:
                     with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
                         writer.write(problem, packed)
                 else:
@@ -52,6 +52,6 @@ def write(problem: MaxMargin | QCQP, path: str | Path) -> None:
 
 def _format(path: Path) -> ModuleType:
     for suffix, module in FORMATS.items():
-        if path.name.endswith(suffix):
+        if path.name.lower().endswith(suffix):
             return module
     raise QcqpbenchError(f"{path}: unknown file format {path.suffix!r}; allowed: {', '.join(FORMATS)}")

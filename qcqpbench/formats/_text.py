@@ -115,7 +115,7 @@ def open_text(path: Path) -> Iterator[Text]:
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            if path.suffix != GZIP:
+            if path.suffix.lower() != GZIP:
                 yield Text(path, file, MOST_BYTES)
                 return
             with gzip.GzipFile(fileobj=file) as unpacked:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from qcqpbench import QCQP, QcqpbenchError, read, write
 from qcqpbench.formats import FORMATS, _text
+from qcqpbench.suite import expand_problem
 from tests.formats.samples import TINY, larger
 
 TEXTS = [suffix for suffix in FORMATS if suffix + ".gz" in FORMATS]
@@ -173,6 +174,15 @@ def test_unknown_suffix(tmp_path: Path) -> None:
     for name in ("a.npz.gz", "a.gz", "a.txt", "a", "npz"):
         with pytest.raises(QcqpbenchError, match=r"unknown file format .* allowed: \.npz, \.qplib"):
             read(tmp_path / name)
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_suffixes_in_capitals(tmp_path: Path, suffix: str) -> None:
+    for name in ("a" + suffix, "A" + suffix.upper()):
+        write(TINY["range"], tmp_path / name)
+    first, second = (read(tmp_path / name) for name in ("a" + suffix, "A" + suffix.upper()))
+    assert first.id == second.id
+    assert expand_problem(str(tmp_path)) == [str(tmp_path / name) for name in ("A" + suffix.upper(), "a" + suffix)]
 
 
 def test_compressed_files_are_the_same_every_time(tmp_path: Path) -> None:

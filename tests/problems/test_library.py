@@ -190,6 +190,9 @@ WRONG = [
     ("name,best\none,many\n", "index.csv:2: best is 'many'; right is a number, or nothing"),
     ("name,best\none,nan\n", "index.csv:2: best is 'nan'"),
     ("name,best\none,inf\n", "index.csv:2: best is 'inf'"),
+    ("name,best\none,1e999\n", "index.csv:2: best is '1e999'"),
+    ("name,best\none,-1_0\n", "index.csv:2: best is '-1_0'"),
+    ("name,best\none,\u0663\n", "index.csv:2: best is '\u0663'"),
     ('name,best\none,"1\n', "index.csv:2: is not CSV"),
     (
         "name,best\none,-1.4142135\n",
