@@ -7,7 +7,7 @@ computed again on reading: a file that says another one is refused.
 
 import json
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,8 @@ _HELD_OUT = ("held_out_patterns", "held_out_labels")
 _MATRICES = ("quadratic", "linear")
 _NAMES = ("variable_names", "constraint_names")
 _VECTORS = ("lower", "upper", "x_lower", "x_upper")
+
+_Claim = TypeVar("_Claim", BestKnown, Bound)
 
 
 def write(problem: MaxMargin | QCQP, file: IO[bytes]) -> None:
@@ -83,6 +85,10 @@ def read(path: Path) -> MaxMargin | QCQP:
         )
         problem = _problem(header, content)
         require(problem.id == header["id"], "is damaged: its content does not have the id it states")
+        reference = problem.metadata.reference
+        shape = (problem.n, problem.m) if isinstance(problem, MaxMargin) else (problem.n_variables,)
+        fits = reference is None or reference.shape == shape
+        require(fits, f"its reference is no point of the problem; right is an array of shape {shape}")
     except QcqpbenchError as error:
         raise QcqpbenchError(f"{path}: {error}") from error
     except OSError as error:
@@ -99,15 +105,7 @@ def _problem(header: dict[str, Any], content: dict[str, NDArray[Any]]) -> MaxMar
     for name, array in content.items():
         require(array.dtype.kind in "iuf", f"its {name} holds no numbers")
         array.flags.writeable = False
-    known = header["best_known"]
-    metadata = Metadata(
-        spec=header["spec"],
-        seed=header["seed"],
-        reference=content.get("reference"),
-        best_known=None if known is None else BestKnown(**known),
-        bounds=tuple(Bound(**bound) for bound in header["bounds"]),
-        notes=header["notes"],
-    )
+    metadata = _metadata(header, content.get("reference"))
     if header["kind"] == "maxmargin":
         rest = [content[name] for name in _HELD_OUT if name in content]
         held_out = MaxMargin(rest[0], rest[1], header["scale"]) if rest else None
@@ -132,3 +130,34 @@ def _problem(header: dict[str, Any], content: dict[str, NDArray[Any]]) -> MaxMar
         metadata=metadata,
         **parts,
     )
+
+
+def _metadata(header: dict[str, Any], reference: NDArray[Any] | None) -> Metadata:
+    """What is known of the problem; the id does not cover it, so each value is looked at."""
+    spec, seed, notes, known = (header[name] for name in ("spec", "seed", "notes", "best_known"))
+    require(spec is None or isinstance(spec, str), f"its spec is {spec!r:.40}; right is text, or null")
+    require(seed is None or isinstance(seed, int), f"its seed is {seed!r:.40}; right is a whole number, or null")
+    fits = isinstance(notes, dict) and all(isinstance(note, str | int | float) for note in notes.values())
+    require(fits, f"its notes are {notes!r:.40}; right are numbers and texts by name")
+    _number("kappa_bar_theory", notes.get("kappa_bar_theory", 0.0))
+    return Metadata(
+        spec=spec,
+        seed=seed,
+        reference=reference,
+        best_known=None if known is None else _claim(BestKnown(**known), "best_known"),
+        bounds=tuple(_claim(Bound(**bound), "bound") for bound in header["bounds"]),
+        notes=notes,
+    )
+
+
+def _claim(claim: _Claim, what: str) -> _Claim:
+    """A value and a word on where it is from."""
+    _number(what, claim.value)
+    word = claim.source if isinstance(claim, BestKnown) else claim.kind
+    require(isinstance(word, str), f"its {what} is from {word!r:.40}; right is text")
+    return claim
+
+
+def _number(what: str, value: Any) -> None:
+    right = isinstance(value, int | float) and not isinstance(value, bool) and not np.isnan(float(value))
+    require(right, f"its {what} is {value!r:.40}; right is a number")

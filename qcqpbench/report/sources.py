@@ -1,6 +1,7 @@
 """What a report is about: rows of results files, with κ̄ along their traces, and pytest-benchmark's results."""
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -160,7 +161,7 @@ def _add_kinds(rows: Sequence[Row]) -> None:
         if isinstance(made, QCQP):
             known[id] |= {"sense": made.sense, "variables": made.n_variables, "constraints": made.n_constraints}
         best = made.metadata.best_known
-        published.setdefault(id, []).extend([] if best is None else [best.value])
+        published.setdefault(id, []).extend([best.value] if best is not None and math.isfinite(best.value) else [])
     for id, values in published.items():
         better = min if known[id]["sense"] == "minimize" else max
         known[id]["best_known"] = better(values, default=None)

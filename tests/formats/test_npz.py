@@ -1,4 +1,5 @@
 import json
+import math
 import pickle
 import struct
 import zipfile
@@ -211,6 +212,21 @@ def test_a_newer_schema(tmp_path: Path, spec: str) -> None:
         {"bounds": 3},
         {"bounds": [{"value": 1.0}]},
         {"best_known": {"worst": 1.0}},
+        {"best_known": {"value": "abc", "source": "x"}},
+        {"best_known": {"value": math.nan, "source": "x"}},
+        {"best_known": {"value": 10**400, "source": "x"}},
+        {"best_known": {"value": True, "source": "x"}},
+        {"best_known": {"value": 1.0, "source": 2}},
+        {"best_known": [1.0, "x"]},
+        {"bounds": [{"value": math.nan, "kind": "shor"}]},
+        {"bounds": [{"value": 1.0, "kind": None}]},
+        {"bounds": None},
+        {"notes": [1]},
+        {"notes": None},
+        {"notes": {"a": [1]}},
+        {"notes": {"kappa_bar_theory": "abc"}},
+        {"spec": 3},
+        {"seed": "x"},
     ],
     ids=str,
 )
@@ -229,6 +245,8 @@ def test_wrong_headers(tmp_path: Path, spec: str, header: dict[str, Any]) -> Non
         (SPECS[0], {"patterns": np.zeros((3, 4, 4), dtype=complex)}),
         (SPECS[0], {"labels": np.full((3, 3), 2)}),
         (SPECS[0], {"labels": np.full((3, 3), "a")}),
+        (SPECS[0], {"reference": np.ones((3, 3))}),
+        (SPECS[1], {"reference": np.ones((2, 2))}),
         (SPECS[0], {"header": None}),
         (SPECS[0], {"header": np.zeros(3)}),
         (SPECS[0], {"header": np.frombuffer(b"[" * 100_000, dtype=np.uint8)}),
