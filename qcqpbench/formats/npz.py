@@ -114,6 +114,10 @@ def _problem(header: dict[str, Any], content: dict[str, NDArray[Any]]) -> MaxMar
     vectors = {name: content[name] for name in _VECTORS}
     c, n = len(vectors["lower"]), len(vectors["x_lower"])
     shapes = {"quadratic": (1 + c, len(content["products"])), "linear": (1 + c, n)}
+    for names in (header[key] or () for key in _NAMES):
+        require(
+            isinstance(names, list | tuple) and all(isinstance(name, str) for name in names), "its names are no text"
+        )
     parts: dict[str, Any] = {
         **vectors,
         **{key: header[key] if header[key] is None else tuple(header[key]) for key in _NAMES},

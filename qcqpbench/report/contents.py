@@ -35,7 +35,7 @@ def contents(results: Results) -> dict[str, Any]:
         **timing(tasks.runs, tasks.best, tasks.limits, tasks.solvers, tasks.problems, tasks.places),
         "general": general_problems(rest),
         "general_bounds": _bounds(rest),
-        "unknown_sense": list({problem_label(row): None for row in results.rows if row["problem_id"] in unknown}),
+        "unknown_sense": list({row["problem"]: None for row in results.rows if row["problem_id"] in unknown}),
         "statuses": _statuses(facts),
         "messages": _messages(facts),
         "refuted": [

@@ -235,6 +235,11 @@ def test_wrong_headers(tmp_path: Path, spec: str, header: dict[str, Any]) -> Non
     refused(altered(tmp_path, spec, header, {}))
 
 
+@pytest.mark.parametrize("names", [[1, 2, 3, 4], "abcd", {"a": 1, "b": 2, "c": 3, "d": 4}], ids=str)
+def test_wrong_names(tmp_path: Path, names: Any) -> None:
+    assert "its names are no text" in refused(altered(tmp_path, SPECS[1], {"variable_names": names}, {}))
+
+
 @pytest.mark.parametrize(
     ("spec", "arrays"),
     [
