@@ -6,7 +6,6 @@ from itertools import combinations, permutations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from .. import theory
@@ -35,8 +34,9 @@ def theory_active(load: float) -> float:
     return load * float(ndtr(theory.covariance_kappa_bar(2 * load, 1)))
 
 
-# Generic stabilities that are active are no more than W has directions, but for one: replica symmetry fails from here.
-HYPERSTATIC = float(brentq(lambda load: theory_active(load) - 1, 1, 2))
+# The load at which it is 1. Generic stabilities that are active are no more than W has directions, but for one: beyond,
+# replica symmetry contradicts itself.
+HYPERSTATIC = 1.2507435529613828
 
 
 @cache
