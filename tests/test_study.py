@@ -17,6 +17,7 @@ from qcqpbench.figures.base import entry, grid
 from qcqpbench.store import Store
 from qcqpbench.study import STUDIES
 from qcqpbench.study.extrapolation import Mean, limit, means
+from qcqpbench.study.margins import lines
 from qcqpbench.study.optima import HYPERSTATIC, overlap, theory_active
 from qcqpbench.study.runs import runs
 from qcqpbench.suite import Settings, Suite, facts
@@ -138,6 +139,16 @@ def test_margins_are_the_means_of_the_best(made: Path) -> None:
     for line in data.of(kind="bound"):
         sizes = data.of(kind="size", ensemble=line["ensemble"], load=line["load"], m=line["m"])
         assert line["kappa_bar_high"] > sizes[0]["kappa_bar"]
+
+
+def test_runs_agree_in_pairs() -> None:
+    """The best of several runs agrees with itself, which says nothing."""
+    common = {"kappa_bar_theory": 1.0, "series": "gip", "facts": {"m": 9}}
+    found = {"a": [0.5, 0.5, 0.4], "b": [0.3, 0.2, 0.1], "c": [0.2, 0.2, 0.2]}
+    rows = [common | {"problem_id": id, "kappa_bar": value} for id, values in found.items() for value in values]
+    (line,) = lines(rows, ensemble="gaussian", kappa_bar_theory=1.0)
+    assert line["agree"] == pytest.approx((1 + 0 + 3) / 9)
+    assert line["missed"] == pytest.approx((0.1 + 0.1 + 0.2) / 9)
 
 
 def test_active_stabilities_are_counted_from_the_patterns(made: Path) -> None:

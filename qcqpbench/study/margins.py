@@ -1,6 +1,8 @@
 """margins: the largest margins found at every size, ensemble and load, and where they tend to as m → ∞."""
 
 from collections.abc import Sequence
+from itertools import combinations
+from statistics import fmean
 from typing import Any
 
 from .. import metrics, theory
@@ -22,25 +24,29 @@ def lines(rows: Sequence[Row], **name: Any) -> Table:
 
     name    what they have in common, kappa_bar_theory among it. Where p is rounded, κ̄ is moved by what that makes in
             theory.
-    agree   the share of the runs of gip on the same patterns that found the largest margin, where there are several
+    agree   of the pairs of runs of gip on the same patterns, the share that found the same margin
+    missed  by how much a run of gip is below the best one on the same patterns, on average, where there are several
 
     No limit where margins are negative that a solver could have avoided: symmetric patterns with ones on the diagonal
     have a margin of 0 at (e_a ± e_b)/√2.
     """
     values: dict[int, list[float]] = {}
     agree: dict[int, list[bool]] = {}
+    missed: dict[int, list[float]] = {}
     for (m, _), each in by((row for row in rows if row["kappa_bar"] is not None), "m", "problem_id").items():
         best = max(row["kappa_bar"] for row in each)
         values.setdefault(m, []).append(best + name["kappa_bar_theory"] - each[0]["kappa_bar_theory"])
         repeated = [row["kappa_bar"] for row in each if row["series"] == "gip"]
         if len(repeated) > 1:
-            agree.setdefault(m, []).extend(value > best - _SAME for value in repeated)
+            agree.setdefault(m, []).extend(abs(a - b) < _SAME for a, b in combinations(repeated, 2))
+            missed.setdefault(m, []).extend(max(repeated) - value for value in repeated)
     sizes = means(values)
     table: Table = []
     for size in sizes:
         ends = {"kappa_bar_low": size.value - size.error, "kappa_bar_high": size.value + size.error}
         line = {"kind": "size", **name, "m": size.m, "sets": size.sets, "kappa_bar": size.value, **ends}
-        table.append(line | ({"agree": sum(agree[size.m]) / len(agree[size.m])} if size.m in agree else {}))
+        several = {"agree": fmean(agree[size.m]), "missed": fmean(missed[size.m])} if size.m in agree else {}
+        table.append(line | several)
     avoidable = name["ensemble"] != "gaussian" and any(size.value <= 0 for size in sizes)
     if not avoidable and (end := limit(sizes)) is not None:
         ends = {"kappa_bar_low": end.low, "kappa_bar_high": end.high}

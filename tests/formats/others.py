@@ -42,16 +42,17 @@ def written_by(name: str, problem: QCQP, path: Path) -> None:
 
 
 def assert_agree(first: QCQP, second: QCQP) -> None:
-    """The same problem up to rounding, to be matched by names; a range may be two constraints, a constraint without
-    sides and a variable without terms elsewhere may be missing, and a variable Constant may stand for it."""
+    """The same problem up to rounding, to be matched by names; a range may be two constraints, a variable without terms
+    and a constraint without sides may be missing, and a variable Constant may stand for it."""
     x, rows = (
         _names(first.variable_names, "x", first.n_variables),
         _names(first.constraint_names, "c", first.n_constraints),
     )
     others = {name: k for k, name in enumerate(_names(second.variable_names, "x", second.n_variables))}
     other_rows = {name: k for k, name in enumerate(_names(second.constraint_names, "c", second.n_constraints))}
+    used = np.union1d(first.linear.indices, first.products)
     shared = [name for name in x if name in others]
-    assert {x[i] for i in used(first)} <= {*shared}
+    assert {x[i] for i in used} <= {*shared}
     assert {*others} - {*x} <= {"Constant"}
     assert second.sense == first.sense
     for one, two in ((first.x_lower, second.x_lower), (first.x_upper, second.x_upper)):
@@ -81,12 +82,6 @@ def assert_agree(first: QCQP, second: QCQP) -> None:
             close(other_values[:, k], values[:, r])
         matched.update(found)
     assert matched == {*range(second.n_constraints)}
-
-
-def used(problem: QCQP) -> NDArray[np.int64]:
-    """The variables with terms in the objective or in a constraint with a side: those that no writer may leave out."""
-    sided = [0, *(1 + np.flatnonzero(np.isfinite(problem.lower) | np.isfinite(problem.upper)))]
-    return np.union1d(problem.linear[sided].indices, problem.products[problem.quadratic[sided].indices])
 
 
 def close(found: NDArray[np.float64], right: NDArray[np.float64]) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from qcqpbench import QCQP, QcqpbenchError, problem, read, write
-from tests.formats.others import PROGRAMS, assert_agree, read_by, used, written_by
+from tests.formats.others import PROGRAMS, assert_agree, read_by, written_by
 from tests.formats.samples import TINY, assert_same, edges, larger, qcqps, tame
 
 SUFFIXES = [".lp", ".mps"]
@@ -99,7 +99,7 @@ def test_what_others_write(tmp_path_factory: pytest.TempPathFactory, suffix: str
     path = tmp_path_factory.getbasetemp() / f"theirs{suffix}"
     first = _writable(name, suffix, first)
     # A file without variables is refused.
-    assume(used(first).size > 0)
+    assume(first.linear.nnz + first.quadratic.nnz > 0)
     written_by(name, first, path)
     second = read(path)
     assert isinstance(second, QCQP)
@@ -107,8 +107,8 @@ def test_what_others_write(tmp_path_factory: pytest.TempPathFactory, suffix: str
 
 
 def _writable(name: str, suffix: str, first: QCQP) -> QCQP:
-    """Without what the program has no word for: a quadratic objective in SCIP; ranges in Gurobi, which makes them
-    variables, and in SCIP's MPS files if they are quadratic, of which it writes one side only."""
+    """Without what the program does not write: a quadratic objective and rows without sides in SCIP; ranges in Gurobi,
+    which makes them variables, and in SCIP's MPS files if they are quadratic, of which it writes one side only."""
     lower, products = first.lower.copy(), np.diff(first.quadratic.indptr)
     ranges = np.isfinite(first.lower) & np.isfinite(first.upper) & (first.lower < first.upper)
     if name == "gurobi":
@@ -116,12 +116,15 @@ def _writable(name: str, suffix: str, first: QCQP) -> QCQP:
         return replace(first, lower=lower)
     if suffix == ".mps":
         lower[ranges & (products[1:] > 0)] = -np.inf
-    rows, columns, values = sparse.find(first.quadratic)
-    i, j = first.products[columns[rows > 0]].T
+    written = np.array([False, *(np.isfinite(lower) | np.isfinite(first.upper))])
+    rows, columns, values = (part[written[found[0]]] for found in [sparse.find(first.quadratic)] for part in found)
+    i, j = first.products[columns].T
+    written[0] = True
+    linear = sparse.find(first.linear)
     return QCQP.from_terms(
         first.n_variables,
-        quadratic=(rows[rows > 0], i, j, values[rows > 0]),
-        linear=sparse.find(first.linear),
+        quadratic=(rows, i, j, values),
+        linear=[part[written[linear[0]]] for part in linear],
         lower=lower,
         upper=first.upper,
         x_lower=first.x_lower,
