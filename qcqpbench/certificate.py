@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 PROVED = 1e-6
 # Eigenvalues are accurate to a few times size · 2⁻⁵³ · norm; so are the sums that make up S.
 _ROUNDING = 1e-14
-_CENTRING, _TO_BOUNDARY, _SHORTEST, _STEPS = 0.2, 0.9, 1e-6, 100
+_CENTRING, _TO_BOUNDARY, _ARMIJO, _SHORTEST, _STEPS = 0.2, 0.9, 0.1, 1e-6, 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,31 +162,32 @@ def _central_path(task: MaxMargin, start: _Bound) -> Iterator[_Found]:
     barrier = _PairBarrier(task, unit) if task.n == 2 else _Barrier(task, unit)
     weights = 0.9 * start.weights.ravel() + 0.1 / R
     y = barrier.offsets(weights)
-    nu = 0.05 * barrier.price * float(y.sum()) / order
-    inside = barrier.enter(weights, y)
-    for _ in range(_STEPS if inside else 0):
+    barrier.enter(weights, y)
+    # So large that y suits λ: far from the path steps are short, and there would be hundreds.
+    nu = barrier.price * len(y) / -float(barrier.gradient()[R:].sum())
+
+    def merit(weights: Array, y: Array) -> float:
+        return barrier.price / nu * float(y.sum()) + barrier.enter(weights, y) - float(np.log(weights).sum())
+
+    for _ in range(_STEPS):
+        here = merit(weights, y)
         try:
             with np.errstate(over="ignore", invalid="ignore"):
-                step, decrement = _newton(*barrier.derivatives(), weights, barrier.price / nu)
+                step, decrement = _newton(barrier.hessian(), barrier.gradient(), weights, barrier.price / nu)
+            length = min(1.0, _TO_BOUNDARY / max(float((-step[:R] / weights).max()), 1e-300))
+            while merit(weights + length * step[:R], y + length * step[R:]) > here - _ARMIJO * length * decrement:
+                length /= 2
+                if length < _SHORTEST:
+                    raise np.linalg.LinAlgError
         except np.linalg.LinAlgError:
             if barrier.double:
                 # Out of digits: what has been found stands.
                 return
             barrier.double = True
             continue
-        length = min(1.0, _TO_BOUNDARY / max(float((-step[:R] / weights).max()), 1e-300))
-        while not barrier.enter(weights + length * step[:R], y + length * step[R:]):
-            length /= 2
-            if length < _SHORTEST:
-                return
-        if decrement > 1.0:
-            # Not all the way to where the barrier may just hold.
-            length *= _TO_BOUNDARY
         weights = weights + length * step[:R]
         weights /= weights.sum()
         y = y + length * step[R:]
-        if not (weights.min() > 0 and barrier.enter(weights, y)):
-            return
         bound = unit * barrier.price * float(y.sum())
         yield _Found(weights.reshape(shape), np.resize(unit * y, task.n), bound, unit * nu * order)
         if decrement < 1.0 and length > 0.5:
@@ -212,58 +213,76 @@ class _Barrier:
     """−ln det F for F = Diag(y) − S(λ), and its derivatives in (λ, y); in units of a typical entry.
 
     price    what y counts in the bound
-    double   whether derivatives are computed in float64; they need no more than float32 until that fails
+    double   whether the Hessian is computed in float64; it needs no more than float32 until that fails
     """
 
     price = 0.5
 
     def __init__(self, task: MaxMargin, unit: float) -> None:
         self.task, self.unit, self.double = task, unit, False
-        self.pairs = list(zip(*task.pairs, strict=True))
-        self._signed: dict[bool, list[NDArray[Any]]] = {}
+        self._patterns = task.patterns[:0].astype(np.float32)
 
-    def patterns(self) -> list[NDArray[Any]]:
-        """ζ^r P^r for each pair."""
-        if self.double not in self._signed:
-            dtype = np.float64 if self.double else np.float32
-            labels = self.task.labels / self.unit
-            parts = [(self.task.patterns * column[:, None, None]).astype(dtype) for column in labels.T]
-            self._signed = {self.double: parts}
-        return self._signed[self.double]
+    def patterns(self) -> NDArray[Any]:
+        dtype = np.float64 if self.double else np.float32
+        if len(self._patterns) == 0 or self._patterns.dtype != dtype:
+            self._patterns = (self.task.patterns / self.unit).astype(dtype)
+        return self._patterns
+
+    def along(self, directions: Array) -> Array:
+        """⟨P^r, D⟩ in float64 for directions D, shape (…, m, m): shape (p, …)."""
+        p, shape = self.task.p, directions.shape[:-2]
+        products = self.task.patterns.reshape(p, -1) @ directions.reshape(-1, self.task.m**2).T
+        return (products / self.unit).reshape(p, *shape)
 
     def offsets(self, weights: Array) -> Array:
         """A y to begin with, for which F is positive definite."""
         S = dual_matrix(self.task, weights.reshape(self.task.labels.shape)) / self.unit
         return np.full(self.task.n, 1.05 * max(float(np.linalg.eigvalsh(S)[-1]), 1e-6))
 
-    def enter(self, weights: Array, y: Array) -> bool:
-        """Go to (λ, y), if F is positive definite there."""
+    def enter(self, weights: Array, y: Array) -> float:
+        """Go to (λ, y); −ln det F there, infinite if F is not positive definite."""
         S = dual_matrix(self.task, weights.reshape(self.task.labels.shape)) / self.unit
         try:
-            self.C = np.linalg.inv(np.linalg.cholesky(np.diag(np.repeat(y, self.task.m)) - S))
+            self.L = np.linalg.cholesky(np.diag(np.repeat(y, self.task.m)) - S)
         except np.linalg.LinAlgError:
-            return False
-        return True
+            return np.inf
+        return -2.0 * float(np.log(np.diagonal(self.L)).sum())
 
-    def derivatives(self) -> tuple[Array, Array]:
-        """With F = LLᵀ, a direction D of F becomes B = L⁻¹ D L⁻ᵀ; the Hessian is the Gram matrix of the B's: R + n of
-        them, each of (n m)² numbers."""
-        n, m, R, patterns = self.task.n, self.task.m, self.task.labels.size, self.patterns()
-        C = self.C.astype(patterns[0].dtype)
-        row = [slice(i * m, (i + 1) * m) for i in range(n)]
-        B = np.empty((R + n, n * m, n * m), dtype=C.dtype)
-        for k, (i, j) in enumerate(self.pairs):
-            half = (C[:, row[i]] @ patterns[k]) @ C[:, row[j]].T
-            np.add(half, half.swapaxes(1, 2), out=B[k : R : len(self.pairs)])
-        for i in range(n):
-            B[R + i] = -C[:, row[i]] @ C[:, row[i]].T
-        flat = B.reshape(R + n, -1)
-        return (flat @ flat.T).astype(np.float64), np.einsum("akk->a", B).astype(np.float64)
+    def _inverse(self) -> Array:
+        """The blocks G_ij of G = F⁻¹, shape (n, n, m, m)."""
+        inverse = np.linalg.inv(self.L)
+        return (inverse.T @ inverse).reshape(self.task.n, self.task.m, self.task.n, self.task.m).swapaxes(1, 2)
+
+    def gradient(self) -> Array:
+        G, labels = self._inverse(), self.task.labels
+        return np.append((2.0 * labels * self.along(G[self.task.pairs])).ravel(), -np.einsum("iikk->i", G))
+
+    def hessian(self) -> Array:
+        """In λ^r_ij and λ^s_uv it is 2 ζ^r_ij ζ^s_uv ⟨P^s, T⟩ with T = G_ui P^r G_jv + G_uj P^rᵀ G_iv, which holds p m²
+        numbers for each two pairs."""
+        n, p, labels = self.task.n, self.task.p, self.task.labels.astype(np.float64)
+        exact, patterns = self._inverse(), self.patterns()
+        G, flat = exact.astype(patterns.dtype), patterns.reshape(p, -1)
+        pairs = list(zip(*self.task.pairs, strict=True))
+        N, R = len(pairs), labels.size
+        H = np.empty((R + n, R + n))
+        for a, (i, j) in enumerate(pairs):
+            for b, (u, v) in enumerate(pairs[: a + 1]):
+                T = np.matmul(G[u, i], patterns) @ G[j, v]
+                T += (np.matmul(G[v, i], patterns) @ G[j, u]).swapaxes(1, 2)
+                block = 2.0 * np.outer(labels[:, a], labels[:, b]) * (T.reshape(p, -1) @ flat.T)
+                H[a:R:N, b:R:N] = block
+                H[b:R:N, a:R:N] = block.T
+        for k in range(n):
+            mixed = self.along(np.stack([exact[i, k] @ exact[k, j] for i, j in pairs]))
+            H[:R, R + k] = H[R + k, :R] = (-2.0 * labels * mixed).ravel()
+        H[R:, R:] = (exact**2).sum(axis=(2, 3))
+        return H
 
 
 class _PairBarrier(_Barrier):
     """For n = 2, where y_1 = y_2 = y: −ln det F = −Σ ln(y² − σ²) over the singular values σ of M, and F's eigenvalues
-    are y ∓ σ. All is done in M's singular bases: an eighth of the work."""
+    are y ∓ σ. All is done in M's singular bases: a quarter of the work."""
 
     price = 1.0
 
@@ -273,28 +292,32 @@ class _PairBarrier(_Barrier):
     def _mixture(self, weights: Array) -> Array:
         return self.task.mixture(weights.reshape(self.task.labels.shape))[0] / self.unit
 
-    def enter(self, weights: Array, y: Array) -> bool:
-        self.left, self.sigma, right = np.linalg.svd(self._mixture(weights))
-        self.right, self.y = right.T, float(y[0])
-        return bool(self.y > self.sigma[0])
+    def enter(self, weights: Array, y: Array) -> float:
+        left, sigma, right = np.linalg.svd(self._mixture(weights))
+        if not y[0] > sigma[0]:
+            return np.inf
+        self.left, self.right, self.low, self.high = left, right.T, y[0] - sigma, y[0] + sigma
+        return -float(np.log(self.low).sum() + np.log(self.high).sum())
 
-    def derivatives(self) -> tuple[Array, Array]:
-        """In the bases, D = ζUᵀPV has the symmetric part A and the antisymmetric part K; a pair of D's contributes
-        Σ αAA' + βKK' to the Hessian."""
-        (patterns,) = self.patterns()
-        p, dtype = len(patterns), patterns.dtype
-        low, high = self.y - self.sigma, self.y + self.sigma
+    def gradient(self) -> Array:
+        slopes = self.along((self.left * (1 / self.low - 1 / self.high)) @ self.right.T)
+        return np.append(self.task.labels[:, 0] * slopes, -float((1 / self.low + 1 / self.high).sum()))
+
+    def hessian(self) -> Array:
+        """In the bases, D = UᵀPV has the symmetric part A and the antisymmetric part K; a pair of D's contributes
+        Σ αAA' + βKK'."""
+        patterns, p, labels = self.patterns(), self.task.p, self.task.labels[:, 0].astype(np.float64)
+        low, high, dtype = self.low, self.high, patterns.dtype
         alpha = 1 / np.outer(low, low) + 1 / np.outer(high, high)
         beta = 1 / np.outer(low, high) + 1 / np.outer(high, low)
         D = np.matmul(self.left.T.astype(dtype), patterns) @ self.right.astype(dtype)
         # Σ αAA' + βKK' = Σ D (γD' + δD'ᵀ)
         partner = D * (0.5 * (alpha + beta)).astype(dtype)
         partner += D.swapaxes(1, 2) * (0.5 * (alpha - beta)).astype(dtype)
-        diagonal = np.einsum("akk->ak", D).astype(np.float64)
+        gram = np.outer(labels, labels) * (D.reshape(p, -1) @ partner.reshape(p, -1).T)
+        mixed = labels * self.along((self.left * (1 / low**2 - 1 / high**2)) @ self.right.T)
         H = np.empty((p + 1, p + 1))
-        gram = (D.reshape(p, -1) @ partner.reshape(p, -1).T).astype(np.float64)
         H[:p, :p] = 0.5 * (gram + gram.T)
-        H[p, :p] = H[:p, p] = -diagonal @ (1 / low**2 - 1 / high**2)
+        H[p, :p] = H[:p, p] = -mixed
         H[p, p] = float((1 / low**2 + 1 / high**2).sum())
-        gradient = np.append(diagonal @ (1 / low - 1 / high), -float((1 / low + 1 / high).sum()))
-        return H, gradient
+        return H

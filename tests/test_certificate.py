@@ -1,3 +1,4 @@
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -45,12 +46,24 @@ def test_bound_optimum_and_margin_are_in_order(spec: str) -> None:
     assert optimum.bound >= proof.margin - 1e-7
 
 
-@pytest.mark.parametrize("spec", ["m=10,n=2,p=12", "m=10,n=3,p=12", "m=30,n=2,p=30"])
-def test_the_bound_is_that_of_the_semidefinite_relaxation(spec: str) -> None:
-    task = qcqpbench.problem(f"covariance_perceptron[{spec},seed=3]")
+@pytest.mark.parametrize("ensemble", ["paper", "psd", "gaussian"])
+@pytest.mark.parametrize("spec", ["m=10,n=2,p=12", "m=10,n=3,p=12", "m=5,n=5,p=6", "m=30,n=2,p=30"])
+def test_the_bound_is_that_of_the_semidefinite_relaxation(spec: str, ensemble: str) -> None:
+    task = qcqpbench.problem(f"covariance_perceptron[{spec},ensemble={ensemble},seed=3]")
     assert isinstance(task, MaxMargin)
     relaxed = solve(task, "sdr[solver=CLARABEL,tol=1e-9]")
-    assert certify(task).bound == pytest.approx(relaxed.bound, rel=1e-3)
+    assert certify(task).bound == pytest.approx(relaxed.bound, rel=1e-3, abs=1e-6)
+
+
+def test_the_search_holds_little_more_than_the_patterns_and_its_hessian() -> None:
+    task = qcqpbench.problem("covariance_perceptron[m=40,n=5,p=20]")
+    assert isinstance(task, MaxMargin)
+    tracemalloc.start()
+    proof = certify_margin(task)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert proof.iterations > 5
+    assert peak < 8 * task.patterns.nbytes + 6 * 8 * (task.labels.size + 5) ** 2 + 8 * 8 * (task.n * task.m) ** 2
 
 
 def test_what_is_wrong() -> None:
