@@ -31,7 +31,7 @@ def add_commands(commands: Any) -> None:
         help="run a study and draw its figures",
         description="Run a study, and draw its figures, as PDF, SVG and PNG, with their numbers as CSV. Runs are kept "
         "in FOLDER/results.db, so the same command goes on after an interruption. finite-size: do the margins tend to "
-        "theory as m grows? More than an hour on two cores, with --quick about a minute.",
+        "theory as m grows? An hour and a half on two cores, with --quick about a minute.",
     )
     command.add_argument("study", metavar="STUDY", help=", ".join(STUDIES))
     names = "; ".join(f"of {study}: {', '.join(figures)}" for study, figures in STUDIES.items())
