@@ -67,6 +67,7 @@ def relax(wedges):
     M = lam @ forms
     sums = [M + mu @ np.reshape(wedges[0], (-1, size)), -M + mu_prime @ np.reshape(wedges[1], (-1, size))]
     bound = 4.0 * max(float(np.linalg.eigvalsh(matrix(each))[-1]) for each in sums)
+    assert np.isfinite(bound)
     return bound * (1 + 1e-10), (matrix(x[:size]), matrix(x[size : 2 * size]))
 
 
