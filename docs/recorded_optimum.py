@@ -8,7 +8,6 @@ multipliers alone, as largest eigenvalues: 4 max(λ_max(¼Σλζ P + Σμ uvᵀ)
 """
 
 import heapq
-import itertools
 import sys
 import time
 
@@ -66,9 +65,11 @@ def relax(wedges):
     lam, mu, mu_prime = np.split(duals / duals[:p].sum(), [p, p + counts[0]])
     M = lam @ forms
     sums = [M + mu @ np.reshape(wedges[0], (-1, size)), -M + mu_prime @ np.reshape(wedges[1], (-1, size))]
-    bound = 4.0 * max(float(np.linalg.eigvalsh(matrix(each))[-1]) for each in sums)
-    assert np.isfinite(bound)
-    return bound * (1 + 1e-10), (matrix(x[:size]), matrix(x[size : 2 * size]))
+    if not np.isfinite(sums).all():
+        raise ArithmeticError(f"no multipliers: {found.status}")
+    # With an allowance for rounding.
+    bound = 4.0 * max(float(np.linalg.eigvalsh(matrix(each))[-1]) + 1e-12 * np.linalg.norm(each) for each in sums)
+    return bound, (matrix(x[:size]), matrix(x[size : 2 * size]))
 
 
 def children(wedges, matrices):
@@ -79,7 +80,7 @@ def children(wedges, matrices):
     first, second = vectors[:, -1], vectors[:, -2]
     ratio = (values[-1] - values[-2]) / (values[-1] + values[-2])
     # By its angle 2φ a rank-one matrix of the plane is on a circle; the matrix is the centre of gravity of the corners.
-    angle = 0.5 * np.arccos(1.5 * ratio - 0.5)
+    angle = 0.5 * np.arccos(min(1.5 * ratio - 0.5, 1.0))
     for low, high in ((-angle, 0.0), (0.0, angle), (angle, np.pi - angle)):
         u = np.cos(low) * second - np.sin(low) * first
         v = np.sin(high) * first - np.cos(high) * second
@@ -92,14 +93,16 @@ margin = qcqpbench.solve(task, "gip").margin
 target = margin * (1 + GAP)
 bound, matrices = relax(([], []))
 print(f"{task.metadata.spec}: margin {margin:.8f}, Shor's relaxation {bound:.8f}", flush=True)
-number = itertools.count(1)
-nodes = [(-bound, next(number), ([], []), matrices)]
-while nodes and -nodes[0][0] > target:
-    above, count, wedges, matrices = heapq.heappop(nodes)
-    if count % 100 == 0:
-        print(f"{next(number)} nodes, {len(nodes)} open, bound {-above:.8f}", flush=True)
+if not margin > 0:
+    sys.exit("the margin is not positive: nothing is within 0.01 % of it")
+made = 1
+nodes = [(-bound, made, ([], []), matrices)]
+while -nodes[0][0] > target:
+    above, _, wedges, matrices = heapq.heappop(nodes)
     for each in children(wedges, matrices):
         bound, found = relax(each)
-        heapq.heappush(nodes, (max(-bound, above), next(number), each, found))
-bound = max(target, -nodes[0][0]) if nodes else target
-print(f"no margin is above {bound:.8f}: {next(number)} nodes, {time.perf_counter() - begin:.0f} s")
+        made += 1
+        heapq.heappush(nodes, (max(-bound, above), made, each, found))
+    if made % 300 == 1:
+        print(f"{made} nodes, bound {-nodes[0][0]:.8f}", flush=True)
+print(f"no margin is above {target:.8f}: {made} nodes, {time.perf_counter() - begin:.0f} s")

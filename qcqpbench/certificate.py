@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 PROVED = 1e-6
 # Eigenvalues are accurate to a few times size · 2⁻⁵³ · norm; so are the sums that make up S.
 _ROUNDING = 1e-14
-_CENTRING, _TO_BOUNDARY, _ARMIJO, _SHORTEST, _STEPS = 0.2, 0.9, 0.1, 1e-6, 100
+_CENTRING, _TO_BOUNDARY, _ARMIJO, _DIGITS, _SHORTEST, _STEPS = 0.2, 0.9, 0.1, 1e-12, 1e-6, 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,11 +171,16 @@ def _central_path(task: MaxMargin, start: _Bound) -> Iterator[_Found]:
 
     for _ in range(_STEPS):
         here = merit(weights, y)
+        if not np.isfinite(here):
+            return
+        # Where the path is met, a step changes nothing but the last digits.
+        digits = _DIGITS * (1.0 + abs(here))
         try:
             with np.errstate(over="ignore", invalid="ignore"):
                 step, decrement = _newton(barrier.hessian(), barrier.gradient(), weights, barrier.price / nu)
             length = min(1.0, _TO_BOUNDARY / max(float((-step[:R] / weights).max()), 1e-300))
-            while merit(weights + length * step[:R], y + length * step[R:]) > here - _ARMIJO * length * decrement:
+            enough = _ARMIJO * decrement
+            while not merit(weights + length * step[:R], y + length * step[R:]) <= here - enough * length + digits:
                 length /= 2
                 if length < _SHORTEST:
                     raise np.linalg.LinAlgError
@@ -282,7 +287,7 @@ class _Barrier:
 
 class _PairBarrier(_Barrier):
     """For n = 2, where y_1 = y_2 = y: −ln det F = −Σ ln(y² − σ²) over the singular values σ of M, and F's eigenvalues
-    are y ∓ σ. All is done in M's singular bases: a quarter of the work."""
+    are y ∓ σ. All is done in M's singular bases: half of the products."""
 
     price = 1.0
 
