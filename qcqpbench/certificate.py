@@ -162,7 +162,8 @@ def _central_path(task: MaxMargin, start: _Bound) -> Iterator[_Found]:
     barrier = _PairBarrier(task, unit) if task.n == 2 else _Barrier(task, unit)
     weights = 0.9 * start.weights.ravel() + 0.1 / R
     y = barrier.offsets(weights)
-    barrier.enter(weights, y)
+    if not np.isfinite(barrier.enter(weights, y)):
+        return
     # So large that y suits λ: far from the path steps are short, and there would be hundreds.
     nu = barrier.price * len(y) / -float(barrier.gradient()[R:].sum())
 
