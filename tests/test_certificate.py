@@ -46,8 +46,7 @@ def test_bound_optimum_and_margin_are_in_order(spec: str) -> None:
     assert optimum.bound >= proof.margin - 1e-7
 
 
-_SHAPES = ("m=10,n=2,p=12", "m=10,n=3,p=12", "m=8,n=5,p=4", "m=30,n=2,p=30")
-_RELAXED = [f"{shape},ensemble={each},seed=3" for shape in _SHAPES for each in ("paper", "psd", "gaussian")]
+_RELAXED = ("m=10,n=2,p=12,seed=3", "m=30,n=2,p=30,seed=3", "m=10,n=3,p=12,seed=3", "m=8,n=5,p=4,ensemble=gaussian")
 
 
 # On the last, a path that begins at a small ν, far from its centre, ends 15 % above.
