@@ -7,7 +7,7 @@ export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 
-.PHONY: help setup test lint bench ratios bench-save bench-compare asv constraints clean
+.PHONY: help setup test quick lint bench ratios bench-save bench-compare asv constraints clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -23,22 +23,29 @@ lint: setup  ## check style, types and the direction of imports
 	$(PYTHON) -m mypy
 	$(VENV)/bin/lint-imports --no-logo
 
-test: lint  ## everything lint checks, then the tests
-	$(PYTHON) -m pytest
+# One process more than cores, as tests also wait. Whole groups go to one process, and benchmarks, which measure nothing
+# beside others, are not among the tests.
+PARALLEL := -n $(shell expr $$(nproc) + 1) --dist loadgroup -p no:benchmark
+
+test: lint  ## everything lint checks, then all tests, in parallel on all cores
+	$(PYTHON) -m pytest $(PARALLEL)
+
+quick: setup  ## the tests of a minute: not the slow ones, no browser, no network, no solver packages
+	$(PYTHON) -m pytest $(PARALLEL) -m "not slow and not browser and not network and not solver"
 
 bench: setup  ## run the default suite into results.db, as far as it is not there yet, and write report.html
 	$(VENV)/bin/qcqpbench run default -o results.db
 	$(VENV)/bin/qcqpbench report results.db -o report.html
 
 ratios: setup  ## the benchmarks in tests/benchmarks, as ratios within one run
-	$(PYTHON) -m pytest tests/benchmarks --benchmark-only
+	$(PYTHON) -m pytest -n 0 tests/benchmarks --benchmark-only
 
 bench-save: setup  ## run tests/benchmarks and save the times in .benchmarks
-	$(PYTHON) -m pytest tests/benchmarks --benchmark-only --benchmark-autosave
+	$(PYTHON) -m pytest -n 0 tests/benchmarks --benchmark-only --benchmark-autosave
 
 bench-compare: setup  ## run tests/benchmarks and fail if a minimum is 20 % above that of the last saved run
 	@ls .benchmarks/*/*.json >/dev/null 2>&1 || { echo "no saved run to compare with: 'make bench-save' saves one"; exit 1; }
-	$(PYTHON) -m pytest tests/benchmarks --benchmark-only --benchmark-compare --benchmark-compare-fail=min:20%
+	$(PYTHON) -m pytest -n 0 tests/benchmarks --benchmark-only --benchmark-compare --benchmark-compare-fail=min:20%
 
 # asv keeps what it knows of the machine in the home directory. ASV=--quick runs everything once.
 asv: setup  ## measure the current commit with asv, in .venv, and write .asv/html

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from qcqpbench.errors import QcqpbenchError, require
 from qcqpbench.family import Family
+from qcqpbench.files import absolute
 from qcqpbench.formats import FORMATS, read
 from qcqpbench.formats._text import NUMBER
 from qcqpbench.formats.qplib import read_point
@@ -32,7 +33,7 @@ class _Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Library(Family):
-    """The file INSTANCE.qplib (or of another format) in the folder `path`, seen from where the command runs.
+    """The file INSTANCE.qplib (or of another format) in the folder `path`, which the spec has as an absolute path.
 
     The folder's index.csv names the instances in its column `name`, and in `best`, if it is there, their best known
     values. A published point INSTANCE.sol must have the value that the index claims.
@@ -47,6 +48,9 @@ class Library(Family):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(bool(self.path), "library: path is missing; right is a folder with an index.csv: library[path=FOLDER]")
+        assert self.path is not None
+        # Rows keep the spec: it must lead to the folder from wherever it is read.
+        object.__setattr__(self, "path", absolute(self.path))
 
     def members(self) -> list["Family"]:
         index = self._index()

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from qcqpbench.errors import QcqpbenchError, require
 from qcqpbench.family import Family
+from qcqpbench.files import absolute
 from qcqpbench.maxmargin import MaxMargin
 from qcqpbench.recordings import Feature, Normalize, recorded_task
 
@@ -24,7 +25,7 @@ _MOST = 1 << 31
 class Recorded(Family):
     """The trials of a .npz file: X (trials, channels, time), y, and perhaps lengths and train (docs/recorded.md).
 
-    path is seen from where the command runs; without it, two speakers of JapaneseVowels, which come with the package.
+    path becomes an absolute path; without it, two speakers of JapaneseVowels, which come with the package.
     classes=a:b:… are those to tell apart, by default all in the file. test_share and seed draw the trials that are held
     out; by default they are those the file says, or 0.3 of each class if it does not. The rest is as in
     `qcqpbench.recorded_task`.
@@ -39,6 +40,12 @@ class Recorded(Family):
     normalize: Normalize = "channels"
     test_share: float | None = None
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.path is not None:
+            # Rows keep the spec: it must lead to the file from wherever it is read.
+            object.__setattr__(self, "path", absolute(self.path))
 
     def generate(self) -> MaxMargin:
         path = SHIPPED if self.path is None else Path(self.path)

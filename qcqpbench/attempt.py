@@ -2,10 +2,7 @@
 
 import math
 import resource
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from itertools import pairwise
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -14,18 +11,16 @@ from numpy.typing import ArrayLike, NDArray
 from . import random
 from .certificate import Certificate, certify_margin
 from .errors import QcqpbenchError, require
-from .formulations import formulation
+from .judgement import Judgement, finite, judge
 from .maxmargin import MaxMargin, unit_rows
+from .proposal import Proposal, propose
 from .qcqp import QCQP
 from .registry import solver as named_solver
-from .solution import Solution
-from .solver import Budget, QCQPSolver, Solver, Watch
-from .status import Availability, PointStatus, Termination
-from .verify import OF_TASK, Finding, verify
+from .solver import Solver, SolverFacts, Watch
+from .status import PointStatus, Termination
+from .verify import FEASIBILITY_TOLERANCE
 
 Array = NDArray[np.float64]
-# To verify all that a killed run has reported could take longer than the run.
-_LAST_POINTS = 32
 # Bounds further apart than this say nothing about where solutions are.
 _WIDEST = 1e6
 
@@ -38,6 +33,7 @@ class Attempt:
     test_accuracy                    the same, of a task with held-out trials
     objective, violation, …          found by the suite, of the QCQP the solver saw
     claimed_objective                what the solver said
+    scope                            of the solver: "local", "global" or "bound"
     sense                            of a QCQP: "minimize" or "maximize"
     best_known                       the best objective (of a task: margin) that was published for the problem
     bound                            what the solver claims to have proved; of a task: a bound on the margin
@@ -75,6 +71,7 @@ class Attempt:
     message: str = ""
     details: dict[str, str | float] | None = None
     sense: str | None = None
+    scope: str | None = None
     point: Array | None = None
     x: Array | None = None
     multipliers: Array | None = None
@@ -132,150 +129,103 @@ def solve(
     time_limit: float = math.inf,
     threads: int = 1,
     watch: Watch | None = None,
+    tolerance: float = FEASIBILITY_TOLERANCE,
 ) -> Attempt:
     """Run a solver once on a problem, in this process, and verify what it returns.
 
-    start   W (n, m) of a task, x of a QCQP; by default random_start(problem)
-    watch   is told when the solver begins, reports and ends
+    Parameters
+    ----------
+    problem
+        A max-margin task or a QCQP.
+    solver
+        A solver, or its spec such as ``ipopt[formulation=min_norm]``.
+    start
+        W of shape (n, m) for a task, x for a QCQP; by default ``random_start(problem)``.
+    time_limit
+        Seconds from the solver's entry.
+    threads
+        BLAS and OpenMP threads that the solver may use.
+    watch
+        Callbacks for the progress of the run.
+    tolerance
+        Relative violation up to which the point is feasible.
 
-    A solver that is missing, raises or returns nonsense gives an attempt that says so; only wrong usage raises.
+    Returns
+    -------
+    Attempt
+        Also for a solver that is missing, raises or returns nonsense: the attempt says so.
+
+    Raises
+    ------
+    QcqpbenchError
+        If an argument is wrong.
     """
     known = isinstance(problem, MaxMargin | QCQP)
     require(known, "the problem must be a MaxMargin or a QCQP; qcqpbench.problem(spec) makes one")
     solver = solver if isinstance(solver, Solver) else named_solver(solver)
     point = check_start(problem, random_start(problem) if start is None else start)
     limited = isinstance(time_limit, int | float) and time_limit > 0
-    require(limited, f"time_limit={time_limit} is not allowed; right is a positive number of seconds")
-    attempt = blank(problem, solver)
-    status, reason = solver.availability()
-    if status is not Availability.AVAILABLE:
-        return replace(attempt, termination=Termination.SKIPPED, message=reason)
-
-    seen: MaxMargin | QCQP = problem
-    watch = watch or Watch()
-    budget = Budget(time_limit, threads)
-    clocks: list[tuple[float, float]] = [_clocks()]
-    try:
-        if isinstance(problem, MaxMargin) and isinstance(solver, QCQPSolver):
-            form = formulation(solver.formulation)
-            seen, point = form.encode(problem), form.encode_start(problem, point)
-        run = solver.build(seen)
-        clocks.append(_clocks())
-        watch.entered()
-        budget = Budget(time_limit, threads, watch)
-        solution = run(point, budget)
-        clocks.append(_clocks())
-        watch.left()
-        solution = _plain(solution)
-    except (Exception, SystemExit) as error:
-        if isinstance(error, QcqpbenchError) and len(clocks) == 1:
-            # Still building: its parameters are wrong.
-            raise
-        clocks.append(_clocks())
-        watch.left()
-        if isinstance(error, MemoryError):
-            best = _best(seen, budget.trace, solver.tolerance)
-            solution = Solution(best, Termination.MEMORY_LIMIT, message=describe_error(error))
-        else:
-            solution = Solution(None, Termination.ERROR, message=describe_error(error))
-    build, *rest = [after[0] - before[0] for before, after in pairwise(clocks)]
-    return _judge(
-        replace(
-            attempt,
-            build_seconds=build,
-            solve_seconds=rest[0] if rest else None,
-            cpu_seconds=clocks[-1][1] - clocks[0][1],
-            peak_memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-        ),
-        problem,
-        seen,
-        solver,
-        solution,
-        budget,
+    require(limited, f"time_limit must be a positive number of seconds, got {time_limit!r}")
+    facts = solver.facts()
+    check_accepts(facts, problem)
+    proposal = propose(problem, solver, point, time_limit, threads, watch)
+    formulation_name = facts.formulation if isinstance(problem, MaxMargin) else None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return assemble(
+        problem.metadata.spec or "",
+        problem.id,
+        facts,
+        proposal,
+        judge(problem, formulation_name, proposal, tolerance),
+        formulation_name,
+        peak,
     )
 
 
-def judge_reported(
-    problem: MaxMargin | QCQP,
-    solver: Solver,
-    trace: Sequence[tuple[float, Array]],
-    termination: Termination,
-    message: str,
+def assemble(
+    problem: str,
+    problem_id: str,
+    facts: SolverFacts,
+    proposal: Proposal,
+    judgement: Judgement,
+    formulation_name: str | None,
+    peak_memory_bytes: int | None = None,
 ) -> Attempt:
-    """The attempt of a run that was ended from outside: its point is the best of the last that it reported."""
-    attempt = blank(problem, solver)
-    seen: MaxMargin | QCQP = problem
-    if isinstance(problem, MaxMargin) and isinstance(solver, QCQPSolver):
-        seen = formulation(solver.formulation).encode(problem)
-    shape = (seen.n, seen.m) if isinstance(seen, MaxMargin) else (seen.n_variables,)
-    budget = Budget()
-    budget.trace = [(seconds, x.reshape(shape)) for seconds, x in trace if x.size == math.prod(shape)]
-    best = _best(seen, budget.trace, solver.tolerance)
-    return _judge(attempt, problem, seen, solver, Solution(best, termination, message=message), budget)
-
-
-def _best(problem: MaxMargin | QCQP, trace: list[tuple[float, Array]], tolerance: float) -> Array | None:
-    points = [x for _, x in trace[-_LAST_POINTS:]]
-    return max(points, key=lambda x: _worth(problem, x, tolerance), default=None)
-
-
-def _worth(problem: MaxMargin | QCQP, x: Array, tolerance: float) -> tuple[float, float]:
-    """Sorts points: first by how little they violate beyond the tolerance, then by their margin or objective."""
-    found = verify(problem, x, tolerance)
-    if found.point_status is PointStatus.INVALID:
-        return -math.inf, 0.0
-    if isinstance(problem, MaxMargin):
-        return 0.0, found.margin or 0.0
-    value = found.objective or 0.0
-    beyond = max(0.0, (found.relative_violation or 0.0) - tolerance)
-    return -beyond, value if problem.sense == "maximize" else -value
-
-
-def describe_error(error: BaseException) -> str:
-    """An exception in a line, whatever its own text does."""
-    try:
-        return " ".join(f"{type(error).__name__}: {error}".split())
-    except Exception:
-        return type(error).__name__
-
-
-def _plain(solution: Any) -> Solution:
-    """What a solver returned, with every part of the type it is said to have; raises where that cannot be."""
-    if not isinstance(solution, Solution):
-        raise TypeError(f"run returned {type(solution).__name__}, not Solution")
-    if not isinstance(solution.termination, Termination):
-        raise TypeError(f"the termination is {solution.termination!r}, not one of Termination")
-    details = {
-        str(key): float(value) if isinstance(value, int | float | np.number) else str(value)
-        for key, value in solution.details.items()
-    }
-    return replace(
-        solution,
-        objective=None if solution.objective is None else float(solution.objective),
-        bound=None if solution.bound is None else float(solution.bound),
-        iterations=None if solution.iterations is None else int(solution.iterations),
-        message=solution.message.decode() if isinstance(solution.message, bytes) else str(solution.message),
-        details=details,
-    )
-
-
-def blank(problem: MaxMargin | QCQP, solver: Solver) -> Attempt:
-    """The attempt before anything has run."""
-    accepts = isinstance(problem, MaxMargin) or issubclass(QCQP, solver.accepts)
-    require(accepts, f"{solver.name} takes max-margin tasks; this problem is a general QCQP")
-    theory, known = problem.metadata.notes.get("kappa_bar_theory"), problem.metadata.best_known
-    in_form = isinstance(solver, QCQPSolver) and isinstance(problem, MaxMargin)
+    """Return the attempt that a proposal and its judgement make."""
+    skipped = proposal.termination is Termination.SKIPPED
     return Attempt(
-        problem=problem.metadata.spec or "",
-        problem_id=problem.id,
-        solver=solver.spec,
-        version=solver.version(),
-        formulation=solver.formulation if in_form and isinstance(solver, QCQPSolver) else None,
-        termination=Termination.ERROR,
-        kappa_bar_theory=None if theory is None else float(theory),
-        best_known=None if known is None else _number(known.value),
-        sense=None if isinstance(problem, MaxMargin) else problem.sense,
+        problem=problem,
+        problem_id=problem_id,
+        solver=facts.spec,
+        version=facts.version,
+        formulation=formulation_name,
+        termination=proposal.termination,
+        **vars(judgement.finding),
+        kappa_bar_theory=judgement.kappa_bar_theory,
+        bound=judgement.bound,
+        gap=judgement.gap,
+        best_known=judgement.best_known,
+        claimed_objective=finite(proposal.objective),
+        iterations=proposal.iterations,
+        build_seconds=proposal.build_seconds,
+        solve_seconds=proposal.solve_seconds,
+        cpu_seconds=proposal.cpu_seconds,
+        peak_memory_bytes=None if skipped else peak_memory_bytes,
+        message=proposal.message,
+        details=None if skipped else dict(proposal.details),
+        sense=judgement.sense,
+        scope=str(facts.scope),
+        point=judgement.point,
+        x=judgement.x,
+        multipliers=proposal.multipliers,
+        trace=judgement.trace,
     )
+
+
+def check_accepts(facts: SolverFacts, problem: MaxMargin | QCQP) -> None:
+    """Raise an error if a solver does not take problems of this kind."""
+    accepts = isinstance(problem, MaxMargin) or facts.takes_qcqps
+    require(accepts, f"{facts.name} takes max-margin tasks; this problem is a general QCQP")
 
 
 def check_start(problem: MaxMargin | QCQP, start: ArrayLike) -> Array:
@@ -291,60 +241,3 @@ def check_start(problem: MaxMargin | QCQP, start: ArrayLike) -> Array:
     has_directions = isinstance(problem, QCQP) or bool((point != 0).any(axis=1).all())
     require(has_directions, "a row of the start is zero and has no direction")
     return point
-
-
-def _judge(
-    attempt: Attempt,
-    problem: MaxMargin | QCQP,
-    seen: MaxMargin | QCQP,
-    solver: Solver,
-    solution: Solution,
-    budget: Budget,
-) -> Attempt:
-    found = verify(seen, solution.x, solver.tolerance)
-    bound = _number(solution.bound)
-    point = None if found.point_status in (PointStatus.NONE, PointStatus.INVALID) else np.asarray(solution.x)
-    trace, x = tuple(budget.trace), None
-    if isinstance(problem, MaxMargin) and isinstance(seen, QCQP) and isinstance(solver, QCQPSolver):
-        form = formulation(solver.formulation)
-        bound = None if bound is None else form.margin(bound)
-        if point is not None:
-            try:
-                x, point = point, form.decode(problem, point)
-                of_task = verify(problem, point)
-                found = replace(found, **{name: getattr(of_task, name) for name in OF_TASK})
-            except QcqpbenchError:
-                found, point, x = Finding(PointStatus.INVALID), None, None
-        trace = tuple((seconds, form.decode(problem, at)) for seconds, at in trace if _has_directions(problem, at))
-    value = found.objective if isinstance(problem, QCQP) else found.margin
-    gap = None
-    if bound is not None and value is not None:
-        gap = abs(bound - value) / max(abs(bound), abs(value), 1e-300)
-    return replace(
-        attempt,
-        **vars(found),
-        termination=solution.termination,
-        bound=bound,
-        gap=gap,
-        claimed_objective=_number(solution.objective),
-        iterations=solution.iterations,
-        message=solution.message,
-        details=dict(solution.details),
-        point=point,
-        x=x,
-        multipliers=solution.multipliers,
-        trace=trace,
-    )
-
-
-def _has_directions(task: MaxMargin, x: Array) -> bool:
-    W = x[: task.n * task.m].reshape(task.n, task.m)
-    return bool(np.isfinite(W).all() and (W != 0).any(axis=1).all())
-
-
-def _number(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else float(value)
-
-
-def _clocks() -> tuple[float, float]:
-    return time.perf_counter(), time.process_time()

@@ -9,7 +9,6 @@ import contextlib
 import csv
 import io
 import math
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -21,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import QcqpbenchError, require
+from .files import magic, writing_text
 from .maxmargin import MaxMargin
 from .metadata import BestKnown, Bound
 from .qcqp import QCQP
@@ -74,6 +74,7 @@ class Proof:
 _RECORD = tuple(field.name for field in fields(Record))
 _PROOF = {"point": "<f8", "offsets": "<f8", "multipliers": "<f4"}
 _COLUMNS = (*_RECORD, *_PROOF)
+_KIND = magic("a list of best known margins", ",".join(_COLUMNS).encode())
 
 
 def shipped() -> Path:
@@ -125,16 +126,8 @@ def read_list(path: Path) -> tuple[dict[str, Record], dict[str, Proof]]:
 def write_list(path: Path, records: Mapping[str, Record], proofs: Mapping[str, Proof]) -> None:
     """Write a list, whole or not at all, whenever it is stopped."""
     lines = ([*(getattr(each, name) for name in _RECORD), *_texts(proofs[id])] for id, each in records.items())
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        try:
-            with part.open("w", encoding="utf-8", newline="") as file:
-                csv.writer(file, lineterminator="\n").writerows([_COLUMNS, *lines])
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
-    except OSError as error:
-        raise QcqpbenchError(f"{path}: cannot be written: {error.strerror or error}") from error
+    with writing_text(path, _KIND) as file:
+        csv.writer(file, lineterminator="\n").writerows([_COLUMNS, *lines])
 
 
 def _read(path: Path) -> Iterator[tuple[str, dict[str, str], Record]]:

@@ -9,6 +9,8 @@ import time
 import uuid
 import warnings
 from collections.abc import Generator, Iterable, Iterator
+from dataclasses import asdict
+from functools import cache
 from typing import Any
 
 from . import __version__
@@ -16,6 +18,7 @@ from .attempt import Attempt
 from .errors import QcqpbenchError, require
 from .isolate import StoppedError, Worker
 from .job import Job, Outcome
+from .machine import machine
 from .runner import TRIES, Running, do
 from .status import Termination
 
@@ -166,11 +169,16 @@ def _do(job: Job, version: str) -> Outcome:
         _mine.worker = Worker()
         _workers.add(_mine.worker)
     try:
-        return do(job, _mine.worker, str(_distributed().get_worker().address))
+        return do(job, _mine.worker, str(_distributed().get_worker().address), _machine())
     except StoppedError:
         _workers.discard(_mine.worker)
         _mine.worker = None
         raise
+
+
+@cache
+def _machine() -> dict[str, Any]:
+    return asdict(machine())
 
 
 def _stop() -> None:

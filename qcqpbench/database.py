@@ -2,13 +2,16 @@
 
 import contextlib
 import fcntl
+import itertools
 import os
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from .errors import QcqpbenchError, require
+from .files import SQLITE_MAGIC
 
 # "qcqp", at offset 68 of the file.
 APPLICATION_ID = 0x71637170
@@ -57,9 +60,37 @@ MIGRATIONS: list[tuple[str, ...]] = [
     ("ALTER TABLE run ADD COLUMN best_known REAL",),
     ("ALTER TABLE run ADD COLUMN test_accuracy REAL",),
     ("ALTER TABLE run ADD COLUMN sense TEXT",),
+    (
+        # Up to here the tolerance was the solver's own; from here on it is the suite's, and stored.
+        "ALTER TABLE run ADD COLUMN tolerance REAL NOT NULL DEFAULT 1e-6",
+        """UPDATE run SET point_status = CASE WHEN relative_violation > 1e-6 THEN 'infeasible' ELSE 'feasible' END
+        WHERE point_status IN ('feasible', 'infeasible') AND relative_violation IS NOT NULL""",
+        "ALTER TABLE run ADD COLUMN scope TEXT",
+        # The machine of a run, where it is not the one of its invocation: a worker of a cluster.
+        "CREATE TABLE machine (id INTEGER PRIMARY KEY, facts TEXT NOT NULL UNIQUE)",
+        "ALTER TABLE run ADD COLUMN machine INTEGER REFERENCES machine",
+        # A view of the file could be forged; each connection makes its own.
+        "DROP VIEW IF EXISTS latest",
+    ),
 ]
 
-_MAGIC = b"SQLite format 3\0"
+# Of each job the newest row that counts. A view of the connection: one of the file could be forged.
+_LATEST = """CREATE TEMP VIEW latest AS SELECT * FROM run WHERE id IN (
+    SELECT id FROM (
+        SELECT id, row_number() OVER (
+            PARTITION BY key ORDER BY termination = 'skipped', begun DESC, id DESC
+        ) AS place FROM run
+    ) WHERE place = 1
+) AND (termination <> 'skipped' OR NOT EXISTS (
+    SELECT 1 FROM run AS other WHERE other.problem_id = run.problem_id AND other.solver = run.solver
+    AND other.start = run.start AND other.seed = run.seed AND other.threads = run.threads
+    AND other.time_limit IS run.time_limit AND other.memory_limit IS run.memory_limit
+    AND (other.termination <> 'skipped' OR (other.begun, other.id) > (run.begun, run.id))
+))"""
+
+# Of schemas before 6.
+_OLD_VIEW = ("view", "latest")
+_MAX_REASON_CHARACTERS = 300
 # The files open here. Others are looked at before they are opened; these must not be: a process that closes a file
 # loses all its locks on it, also those that SQLite holds.
 _open: Counter[tuple[int, int]] = Counter()
@@ -69,7 +100,8 @@ _open: Counter[tuple[int, int]] = Counter()
 def open_database(path: Path, write: bool) -> Iterator[sqlite3.Connection]:
     """A connection to a results file, brought to the newest schema; to write, the file is made if it is missing.
 
-    There is one writer at a time; readers may read meanwhile. What is no results file is refused and left as it is.
+    There is one writer at a time; readers may read meanwhile. What is no results file, is damaged, or has tables, views
+    or triggers that are not ours is refused and left as it is.
     """
     with contextlib.ExitStack() as stack:
         with one_line(path):
@@ -81,12 +113,17 @@ def open_database(path: Path, write: bool) -> Iterator[sqlite3.Connection]:
                     _create(path)
                 _check_pages(path)
             connection = stack.enter_context(contextlib.closing(_connect(path, write)))
+            if not write:
+                _check(path, connection, "quick_check(1)")
+            _check_schema(path, connection)
             if (schema := _schema(connection)) < len(MIGRATIONS):
                 advice = f"has schema {schema}, and to read it as {len(MIGRATIONS)} it must be writable: make a copy"
                 require(_writable(path), f"{path}: {advice}")
                 with contextlib.nullcontext() if write else _only_writer(path):
                     connection.execute("PRAGMA query_only = OFF")
                     _migrate(connection)
+            connection.execute("PRAGMA query_only = OFF")
+            connection.execute(_LATEST)
             connection.execute(f"PRAGMA query_only = {'OFF' if write else 'ON'}")
         inode = _inode(path)
         _open[inode] += 1
@@ -119,7 +156,7 @@ def one_line(path: Path) -> Iterator[None]:
             reason = f"is damaged, or no qcqpbench results file ({error})"
         else:
             reason = f"cannot be used: {error}"
-        raise QcqpbenchError(f"{path}: {reason}") from error
+        raise QcqpbenchError(f"{path}: {reason[:_MAX_REASON_CHARACTERS]}") from error
     except OSError as error:
         raise QcqpbenchError(f"{path}: cannot be written: {error.strerror or error}") from error
 
@@ -157,6 +194,8 @@ def _connect(path: Path, write: bool) -> sqlite3.Connection:
     # Without a sync for each row: what is committed outlives this process, however it ends, and a power cut costs
     # the last rows but never the file. Those runs are then run again.
     connection.execute("PRAGMA synchronous = NORMAL")
+    # The schema of a file may be anybody's; until it has been checked no function in it is called.
+    connection.execute("PRAGMA trusted_schema = OFF")
     return connection
 
 
@@ -171,7 +210,7 @@ def _examine(path: Path, missing_is_fine: bool) -> None:
         return
     with path.open("rb") as file:
         header = file.read(100)
-    ours = len(header) == 100 and header.startswith(_MAGIC) and _number(header, 68) == APPLICATION_ID
+    ours = len(header) == 100 and header.startswith(SQLITE_MAGIC) and _number(header, 68) == APPLICATION_ID
     require(ours, f"{path}: is no qcqpbench results file")
     schema, known = _number(header, 60), len(MIGRATIONS)
     require(schema <= known, f"{path}: has schema {schema}, this qcqpbench reads up to {known}: update it")
@@ -188,8 +227,58 @@ def _check_pages(path: Path) -> None:
     """Refuse to add to a damaged file; it is read as if nobody could write to it, so that it stays as it is."""
     options = "mode=rw" if _has_wal(path) else "mode=ro&immutable=1"
     with contextlib.closing(sqlite3.connect(_uri(path, options), uri=True)) as connection:
-        (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    require(found == "ok", f"{path}: is damaged: {found}")
+        _check(path, connection, "quick_check(1)")
+
+
+def check_integrity(path: Path, connection: sqlite3.Connection) -> None:
+    """Refuse a file in which SQLite finds any inconsistency, in its pages, its indexes or its references."""
+    with one_line(path):
+        _check(path, connection, "integrity_check(1)")
+
+
+def _check(path: Path, connection: sqlite3.Connection, pragma: str) -> None:
+    (found,) = connection.execute(f"PRAGMA {pragma}").fetchone()
+    require(found == "ok", f"{path}: is damaged: {str(found)[:_MAX_REASON_CHARACTERS]}")
+    stray = connection.execute("PRAGMA foreign_key_check").fetchone()
+    if stray is not None:
+        table, row, parent, _ = stray
+        raise QcqpbenchError(f"{path}: is damaged: row {row} of {table} refers to a missing row of {parent}")
+
+
+def _check_schema(path: Path, connection: sqlite3.Connection) -> None:
+    """Refuse tables, views, triggers and unique indexes that the migrations do not make."""
+    schema = _schema(connection)
+    ours, theirs = dict(_ours(tuple(MIGRATIONS[:schema]))), _definitions(connection)
+    if ours.pop(_OLD_VIEW, None) is not None:
+        # A migration drops it, and nothing reads it before.
+        theirs.pop(_OLD_VIEW, None)
+    for kind, name in sorted(ours.keys() | theirs.keys()):
+        must, is_now = ours.get((kind, name)), theirs.get((kind, name))
+        if must != is_now:
+            how = "is missing" if is_now is None else "is not one of qcqpbench's" if must is None else "was changed"
+            raise QcqpbenchError(
+                f"{path}: must have the schema of a qcqpbench results file, but its {kind} {name} {how}"
+            )
+
+
+@cache
+def _ours(migrations: tuple[tuple[str, ...], ...]) -> dict[tuple[str, str], str]:
+    """Return the definitions that some migrations make."""
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as model:
+        for statement in itertools.chain.from_iterable(migrations):
+            model.execute(statement)
+        return _definitions(model)
+
+
+def _definitions(connection: sqlite3.Connection) -> dict[tuple[str, str], str]:
+    """Return what a file defines by (type, name), without white space; indexes that only serve speed are left out."""
+    found = connection.execute("SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!'")
+    texts = {(str(kind), str(name)): "".join(str(sql).split()) for kind, name, sql in found}
+    return {
+        (kind, name): text
+        for (kind, name), text in texts.items()
+        if kind != "index" or text.upper().startswith("CREATEUNIQUE")
+    }
 
 
 def _create(path: Path) -> None:

@@ -136,7 +136,8 @@ def _improved(task: MaxMargin, record: Record, proof: Proof, offers: Sequence[Of
             record = replace(record, margin=found.margin + 0.0, kappa_bar=found.kappa_bar + 0.0, **source)
             proof = replace(proof, point=offer.point)
         given = offer.multipliers
-        if given is not None and given.shape == task.labels.shape and offer.bound < record.bound:
+        fits = offer.offsets is None or offer.offsets.shape == (task.n,)
+        if given is not None and given.shape == task.labels.shape and fits and offer.bound < record.bound:
             multipliers = given.astype(np.float32)
             bound = proved_bound(task, multipliers, offer.offsets)
             if _is_more(-bound, -record.bound, task):
@@ -160,7 +161,6 @@ def _task(problem: str) -> MaxMargin:
 
 def _results(path: Path, records: dict[str, Record], canonical: dict[str, int]) -> Iterator[Offer]:
     with Store(path) as store:
-        machines = {id: each["machine"] for id, each in store.invocations().items()}
         for row in store.rows(all_rows=True):
             known = records.get(row["problem_id"])
             problem = row["problem"] if known is None else known.problem
@@ -170,7 +170,7 @@ def _results(path: Path, records: dict[str, Record], canonical: dict[str, int]) 
                     problem,
                     row["solver"],
                     row["version"],
-                    _commit(machines[row["invocation"]]),
+                    _commit(row["machine"]),
                     _command(row, problem),
                     row["margin"],
                     np.inf if multipliers is None else -np.inf if row["bound"] is None else row["bound"],
@@ -181,7 +181,7 @@ def _results(path: Path, records: dict[str, Record], canonical: dict[str, int]) 
 
 
 def _commit(machine: dict[str, Any]) -> str:
-    return f"{(machine.get('commit') or '')[:12]}{'+' if machine.get('dirty') else ''}"
+    return f"{str(machine.get('commit') or '')[:12]}{'+' if machine.get('dirty') else ''}"
 
 
 def _command(row: Row, problem: str) -> str:
@@ -190,8 +190,10 @@ def _command(row: Row, problem: str) -> str:
 
 
 def _offsets(details: dict[str, Any]) -> Array | None:
-    found = [float(value) for name, value in details.items() if name.startswith("offset_")]
-    return np.array(found) if found else None
+    """Return the offsets among a row's details; None if there are none, or one of them is no finite number."""
+    values = [value for name, value in details.items() if name.startswith("offset_")]
+    usable = all(isinstance(value, int | float) and np.isfinite(value) for value in values)
+    return np.array(values, dtype=np.float64) if values and usable else None
 
 
 def _points(path: Path, canonical: dict[str, int]) -> Iterator[Offer]:

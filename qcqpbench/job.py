@@ -3,14 +3,18 @@
 import hashlib
 import json
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
 from .attempt import Attempt
 from .formats import FORMATS, read
 from .maxmargin import MaxMargin
 from .qcqp import QCQP
-from .registry import family
+from .registry import family, family_plugin
 from .registry import problem as named_problem
+from .spec import parse
+from .verify import FEASIBILITY_TOLERANCE
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,7 @@ class Job:
     time_limit     seconds from the solver's entry
     memory_limit   bytes, of the worker's whole process
     threads        BLAS and OpenMP threads
+    tolerance      relative violation up to which a point is feasible
     """
 
     problem: str
@@ -38,12 +43,18 @@ class Job:
     time_limit: float = math.inf
     memory_limit: int | None = None
     threads: int = 1
+    tolerance: float = FEASIBILITY_TOLERANCE
 
     @property
     def key(self) -> str:
-        """What tells this job from others; the problem counts by its content, not by its name."""
-        content = {name: value for name, value in asdict(self).items() if name != "problem"}
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        """Return what tells this job from others; the problem counts by its content, not by its name.
+
+        Values at their defaults are left out, so that a new field does not change the keys of old rows.
+        """
+        content = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "problem"}
+        defaults = {field.name: field.default for field in fields(self)}
+        changed = {name: value for name, value in content.items() if value != defaults[name]}
+        return hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +64,7 @@ class Outcome:
     output    what the solver printed, the end of it
     worker    where it ran, such as ``local-0`` or a cluster worker's address
     begun     seconds since 1970
+    machine   facts about the machine it ran on, if that is not the driver's
     """
 
     job: Job
@@ -60,10 +72,11 @@ class Outcome:
     output: str = ""
     worker: str = ""
     begun: float = 0.0
+    machine: Mapping[str, Any] | None = None
 
 
 def load_problem(problem: str) -> MaxMargin | QCQP:
-    """The problem of a spec or a file, as in `Job.problem`: what has a known file suffix is a file."""
+    """Return the problem of a spec or a file, as in `Job.problem`; a known file suffix makes it a file."""
     return read(problem) if is_file(problem) else named_problem(problem)
 
 
@@ -72,5 +85,10 @@ def is_file(problem: str) -> bool:
 
 
 def is_stored(problem: str) -> bool:
-    """Whether it is read from files that people write, rather than generated."""
+    """Return whether a problem is read from files that people write, rather than generated."""
     return is_file(problem) or family(problem).stored
+
+
+def is_plugin_problem(problem: str) -> bool:
+    """Return whether a plug-in makes the problem of a spec."""
+    return not is_file(problem) and family_plugin(parse(problem)[0]) is not None

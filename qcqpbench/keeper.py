@@ -1,23 +1,24 @@
-"""The keeper: a small process that stands between us and a worker, and ends it and all it has started.
+"""The keeper: a small process between the driver and a child process, which ends the child and all it has started.
 
-It ends the worker at its deadline, over its memory limit, when we ask for it, and when we are gone, however we went. It
-adopts what the worker leaves behind, also daemons with a session of their own, so nothing outlives it. It needs the
-standard library only, and starts the worker by a fork before anything else is imported.
+It ends the child at its deadline, over its memory limit, when the driver asks for it, and when the driver is gone. It
+adopts what the child leaves behind, also daemons with a session of their own, so nothing outlives it. Its heartbeat
+tells the driver that it is at work: a keeper that was stopped enforces no limit. If the driver dies while the keeper is
+stopped, the system continues the keeper, which then ends everything. It needs the standard library only, and starts the
+child by a fork before anything else is imported.
 """
 
 import contextlib
 import ctypes
-import fcntl
 import math
 import mmap
 import os
-import random
 import select
 import shutil
 import signal
+import struct
 import sys
-import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -94,19 +95,53 @@ class Ended:
     reports: bytes = b""
 
 
-def keep(control: Connection, pipe: Connection, folder: Path, threads: int) -> Board:
-    """Fork. Returns in the worker only, which shares the numbers and an empty folder with its keeper."""
+class Heartbeat:
+    """The time of a keeper's last look, in memory that it shares with the driver and not with its child."""
+
+    _TIME = struct.Struct("<d")
+    _FINISHED = struct.Struct("<?")
+
+    def __init__(self, file: int) -> None:
+        self._memory = mmap.mmap(file, mmap.PAGESIZE)
+
+    def beat(self) -> None:
+        self._TIME.pack_into(self._memory, 0, time.monotonic())
+
+    def last(self) -> float:
+        """Return the time of the last beat, of time.monotonic; 0 before the first."""
+        return float(self._TIME.unpack_from(self._memory)[0])
+
+    def finish(self) -> None:
+        """Say that the child and all it had started have ended."""
+        self._FINISHED.pack_into(self._memory, self._TIME.size, True)
+
+    def has_finished(self) -> bool:
+        return bool(self._FINISHED.unpack_from(self._memory, self._TIME.size)[0])
+
+    def close(self) -> None:
+        self._memory.close()
+
+
+def wake_at_death_of_parent() -> None:
+    """Let the system continue this process when its parent dies, should somebody have stopped it."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
+
+
+def keep(control: Connection, pipe: int, heartbeat: int, folder: Path, cpus: set[int]) -> Board:
+    """Fork, and bind the child to the CPUs, if there are any.
+
+    Returns in the child only, which shares the numbers on the board and an empty folder with its keeper.
+    """
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     parent, me = os.getppid(), os.getpid()
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    cpus, claims = _claim_cpus(threads)
+    wake_at_death_of_parent()
     board = Board()
     worker = os.fork()
     if worker == 0:
         control.close()
-        for claim in claims:
-            os.close(claim)
+        os.close(heartbeat)
         os.setsid()
         # So that it can ask the system whether it has any descendants; ours they become when it dies.
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -117,23 +152,30 @@ def keep(control: Connection, pipe: Connection, folder: Path, threads: int) -> B
         if cpus:
             os.sched_setaffinity(0, cpus)
         return board
-    pipe.close()
+    os.close(pipe)
+    signs = Heartbeat(heartbeat)
     with contextlib.suppress(BaseException):
         signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-        _Keeper(control, parent, worker, board, folder).work()
+        _Keeper(control, parent, worker, board, signs, folder).work()
     _end_all(worker)
+    signs.finish()
     shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)
 
 
 class _Keeper:
-    def __init__(self, control: Connection, parent: int, worker: int, board: Board, folder: Path) -> None:
+    def __init__(
+        self, control: Connection, parent: int, worker: int, board: Board, heartbeat: Heartbeat, folder: Path
+    ) -> None:
         self.control, self.parent, self.worker, self.board, self.folder = control, parent, worker, board, folder
+        self.heartbeat = heartbeat
         self.descendants: list[int] = []
+        # CPU time of each thread at the last look.
+        self.ticks: dict[int, int] = {}
         self.next_scan = 0.0
 
     def work(self) -> None:
-        """Watch until the worker has ended or must; if it is not we who are asked to end it, say how it ended."""
+        """Supervise the child until it exits or exceeds a limit, then send `Ended` unless shutdown was requested."""
         reason = self._watch()
         if not reason:
             return
@@ -155,10 +197,11 @@ class _Keeper:
         self.control.send(ended)
 
     def _watch(self) -> str:
-        """Returns why the worker must end or has ended; empty if we want it."""
+        """Return why the child must end or has ended; empty if the driver asked for it or is gone."""
         asked = self.control.fileno()
         files = [asked, os.pidfd_open(self.worker)] if _LINUX else [asked]
         while True:
+            self.heartbeat.beat()
             until = self.board.deadline - time.monotonic()
             ready, _, _ = select.select(files, [], [], max(0.0, min(POLL, until)))
             if asked in ready or os.getppid() != self.parent:
@@ -181,7 +224,10 @@ class _Keeper:
             # A hundredth of our time at the most, however many processes the machine runs.
             self.next_scan = now + max(2 * POLL, 100 * (time.monotonic() - now))
         used = _resident(self.worker, shared=True) + sum(_resident(pid, shared=False) for pid in self.descendants)
-        running = sum(_running_threads(pid) for pid in [self.worker, *self.descendants])
+        ticks = {thread: used for pid in (self.worker, *self.descendants) for thread, used in _thread_ticks(pid)}
+        # By the time they use, not by their state: threads that take turns are all ready to run on a busy machine.
+        running = sum(used > self.ticks.get(thread, 0) for thread, used in ticks.items())
+        self.ticks = ticks
         board = self.board
         board.memory, board.threads = max(board.memory, used), max(board.threads, running)
         board.looks, board.over = board.looks + 1, board.over + (running > board.given)
@@ -298,59 +344,15 @@ def _resident(pid: int, shared: bool) -> int:
     return (resident if shared else resident - common) * _PAGE
 
 
-def _running_threads(pid: int) -> int:
-    """Threads that run or wait for a CPU."""
-    count = 0
+def _thread_ticks(pid: int) -> Iterator[tuple[int, int]]:
+    """Yield the id and the CPU time, in ticks of the system, of each thread of a process."""
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
-            with contextlib.suppress(OSError, IndexError):
-                count += _stat(f"/proc/{pid}/task/{thread}/stat")[0] == "R"
-    return count
+            with contextlib.suppress(OSError, IndexError, ValueError):
+                fields = _stat(f"/proc/{pid}/task/{thread}/stat")
+                yield int(thread), int(fields[11]) + int(fields[12])
 
 
 def _prctl(option: int, value: int) -> None:
     if _LINUX:
         ctypes.CDLL(None).prctl(option, value)
-
-
-def _claim_cpus(count: int) -> tuple[set[int], list[int]]:
-    """CPUs of our own among all workers of this user here, as long as there are enough: them, and locked files."""
-    if not _LINUX or count >= min(len(os.sched_getaffinity(0)), _cpu_quota()):
-        return set(), []
-    claimed, claims = set[int](), list[int]()
-    # In any order: in containers that do not see each other's claims, all would begin with the same CPU.
-    allowed = sorted(os.sched_getaffinity(0), key=lambda cpu: (_is_second(cpu), random.random()))
-    with contextlib.suppress(OSError):
-        folder = Path(tempfile.gettempdir(), f"qcqpbench-cpus-{os.getuid()}")
-        folder.mkdir(mode=0o700, exist_ok=True)
-        for cpu in allowed:
-            claim = os.open(folder / str(cpu), os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
-            try:
-                fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                os.close(claim)
-                continue
-            claimed.add(cpu)
-            claims.append(claim)
-            if len(claimed) == count:
-                break
-    others = [cpu for cpu in allowed if cpu not in claimed]
-    return claimed | set(random.sample(others, count - len(claimed))), claims
-
-
-def _is_second(cpu: int) -> bool:
-    """Whether it shares its core with a CPU of a lower number."""
-    try:
-        text = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text(encoding="ascii")
-        return cpu != int(text.replace("-", ",").split(",")[0])
-    except (OSError, ValueError):
-        return False
-
-
-def _cpu_quota() -> float:
-    """How many CPUs' time the container may use, by the clock and not by number; it needs no binding to so many."""
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
-        return float(quota) / float(period)
-    except (OSError, ValueError):
-        return math.inf

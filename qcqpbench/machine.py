@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .registry import solvers
+from .registry import shipped_solvers
 
 _THREAD_VARIABLES = re.compile(
     r"(OMP|OPENBLAS|MKL|BLIS|GOTO|VECLIB|NUMEXPR)_\w*(THREAD|DYNAMIC|BIND|PLACES|AFFINITY)\w*"
@@ -122,7 +122,7 @@ def _blas_threads() -> int | None:
 
 
 def _packages() -> dict[str, str | None]:
-    names = {"numpy", "scipy"}.union(*(kind.requires for kind in solvers().values()))
+    names = {"numpy", "scipy"}.union(*(kind.requires for kind in shipped_solvers().values()))
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         # What the solvers' packages need in turn, such as conic solvers, stands in our extras.
         wanted = [line for line in importlib.metadata.requires("qcqpbench") or () if 'extra == "dev"' not in line]

@@ -8,9 +8,10 @@ A row may say more than the store does:
     trace         (seconds since the solver's entry, kappa_bar) of what a run on a task reported
     known_bound   of a task in the list of best known margins: its bound, which needs no belief
 
-Everything is by score, of which more is better: κ̄ of a task, the objective of a QCQP with its sign. Only a point that
-the suite found feasible has one, whatever the solver claims; without the sense of a QCQP, which old rows lack, there is
-none either. A problem is told by its problem_id.
+Everything is by score, of which more is better: κ̄ of a task, the objective of a QCQP with its sign. κ̄ is that of W with
+unit rows, which violates nothing, even if the x that W was decoded from is infeasible in its QCQP. The point of a
+general QCQP has a score only if it is feasible, whatever the solver claims, and if the sense is known, which old rows
+lack. A problem is told by its problem_id.
 """
 
 import math
@@ -39,6 +40,12 @@ FLOOR = 0.01
 _SLACK = 1e-5
 
 
+def meaning(termination: str) -> str:
+    """Return what a termination means; the word itself if it is one of a newer version."""
+    known = TERMINATIONS.get(termination)
+    return termination if known is None else known.message
+
+
 def label(row: Row) -> str:
     return str(row.get("label", row["solver"]))
 
@@ -49,9 +56,14 @@ def sign(row: Row) -> float | None:
 
 
 def value(row: Row) -> float | None:
-    """κ̄, or the objective, of a feasible point; None for every other run."""
-    found = row["objective"] if row["kappa_bar"] is None else row["kappa_bar"]
-    return float(found) if row["point_status"] == "feasible" and found is not None else None
+    """Return κ̄, or the objective of a feasible point; None for every other run, and if it is not finite."""
+    if row["kappa_bar"] is not None:
+        return float(row["kappa_bar"]) if _is_finite(row["kappa_bar"]) else None
+    return float(row["objective"]) if row["point_status"] == "feasible" and _is_finite(row["objective"]) else None
+
+
+def _is_finite(number: float | None) -> bool:
+    return number is not None and math.isfinite(number)
 
 
 def score(row: Row) -> float | None:
@@ -61,7 +73,7 @@ def score(row: Row) -> float | None:
 
 
 def is_solved(row: Row) -> bool:
-    """A feasible point; on a task one with a positive margin."""
+    """Return whether a run gave a feasible point, on a task one with a positive margin."""
     return value(row) is not None and (row["margin"] is None or row["margin"] > 0)
 
 
@@ -116,7 +128,11 @@ def gap(value: float, best: float, floor: float = FLOOR) -> float:
 
 def scales(rows: Iterable[Row]) -> dict[str, float]:
     """κ̄ of a margin of 1, by task."""
-    return {row["problem_id"]: row["kappa_bar"] / row["margin"] for row in rows if row["kappa_bar"] and row["margin"]}
+    return {
+        row["problem_id"]: row["kappa_bar"] / row["margin"]
+        for row in rows
+        if row["kappa_bar"] and row["margin"] and _is_finite(row["kappa_bar"]) and _is_finite(row["margin"])
+    }
 
 
 def units(rows: Sequence[Row]) -> dict[str, float]:
@@ -154,7 +170,7 @@ def bounds(rows: Sequence[Row], best: Mapping[str, float]) -> Bounds:
             continue
         if row.get("known_bound") is not None:
             least[id] = min(to_score[id] * float(row["known_bound"]), least.get(id, math.inf))
-        if row["bound"] is None:
+        if not _is_finite(row["bound"]):
             continue
         bound = to_score[id] * float(row["bound"])
         if bound < best[id] and gap(bound, best[id]) > _SLACK:
@@ -171,12 +187,12 @@ def is_false_claim(row: Row, best: Mapping[str, float], solved: Container[str]) 
     best     the best score by problem
     solved   the problems that some run solved
     """
-    claim, own, id = TERMINATIONS[row["termination"]], score(row), row["problem_id"]
+    claim, own, id = TERMINATIONS.get(row["termination"]), score(row), row["problem_id"]
     if claim is Termination.INFEASIBLE:
         return id in solved
     if claim is Termination.OPTIMAL and own is not None:
         return gap(own, best[id]) > SAME
-    return claim.claims_a_solution and value(row) is None
+    return claim is not None and claim.claims_a_solution and value(row) is None
 
 
 # --- time ---

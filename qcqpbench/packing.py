@@ -3,16 +3,20 @@
 Not compressed: zlib takes 5 % off the points of real runs.
 """
 
+import math
 import struct
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .proposal import thin_trace
+
 Array = NDArray[np.float64]
 
-# A solver that reports every step of gradient ascent at the paper's size makes 20 MB a run.
-_LONGEST_TRACE = 100
+# Of NumPy 1; NumPy 2 has arrays of up to 64.
+_MAX_AXES = 32
 
 
 def pack(array: Array) -> bytes | None:
@@ -28,33 +32,44 @@ def pack(array: Array) -> bytes | None:
 
 
 def unpack(blob: bytes) -> Array:
-    return _next(blob, 0)[0]
+    """Return the array that `pack` made bytes of; bytes of another form raise ValueError."""
+    array, end = _next(blob, 0)
+    if end != len(blob):
+        raise ValueError(f"its array must end the {len(blob)} bytes, got an array of {end}")
+    return array
 
 
 def pack_trace(trace: Sequence[tuple[float, Array]]) -> bytes:
     """(seconds, point) pairs as bytes: of a long trace the first, the last and 98 between, evenly in log(seconds)."""
-    if len(trace) > _LONGEST_TRACE:
-        seconds = np.maximum.accumulate(np.maximum([seconds for seconds, _ in trace], 1e-6))
-        wanted = np.searchsorted(seconds, np.geomspace(seconds[0], seconds[-1], _LONGEST_TRACE))
-        trace = [trace[k] for k in sorted({0, len(trace) - 1, *np.minimum(wanted, len(trace) - 1)[1:-1].tolist()})]
-    packed = [(seconds, pack(point)) for seconds, point in trace]
+    packed = [(seconds, pack(point)) for seconds, point in thin_trace(trace)]
     return b"".join(struct.pack("<d", seconds) + blob for seconds, blob in packed if blob is not None)
 
 
 def unpack_trace(blob: bytes) -> tuple[tuple[float, Array], ...]:
-    found, position = [], 0
+    """Return the pairs that `pack_trace` made bytes of; bytes of another form raise ValueError."""
+    pairs, position = [], 0
     while position < len(blob):
-        (seconds,) = struct.unpack_from("<d", blob, position)
+        (seconds,) = _numbers(blob, "d", 1, position)
         point, position = _next(blob, position + 8)
-        found.append((seconds, point))
-    return tuple(found)
+        pairs.append((float(seconds), point))
+    return tuple(pairs)
 
 
 def _next(blob: bytes, position: int) -> tuple[Array, int]:
-    """The array at a position, and where the next thing begins."""
-    (axes,) = struct.unpack_from("<q", blob, position)
-    shape = struct.unpack_from(f"<{axes}q", blob, position + 8)
+    """Return the array at a position, and where the next thing begins; nothing larger than the bytes is made."""
+    (axes,) = _numbers(blob, "q", 1, position)
+    if not 0 <= axes <= _MAX_AXES:
+        raise ValueError(f"its number of axes must be 0 to {_MAX_AXES}, got {axes}")
+    shape = _numbers(blob, "q", axes, position + 8)
     begin = position + 8 * (1 + axes)
-    count = int(np.prod(shape, dtype=np.int64))
+    count = math.prod(shape)
+    if min(shape, default=0) < 0 or 8 * count > len(blob) - begin:
+        raise ValueError(f"its shape must fit {len(blob) - begin} bytes, got {shape}")
     numbers = np.frombuffer(blob, "<f8", count, begin).astype(np.float64).reshape(shape)
     return numbers, begin + 8 * count
+
+
+def _numbers(blob: bytes, kind: str, count: int, position: int) -> tuple[Any, ...]:
+    if position + 8 * count > len(blob):
+        raise ValueError(f"its end is missing after {len(blob)} bytes")
+    return struct.unpack_from(f"<{count}{kind}", blob, position)

@@ -33,7 +33,7 @@ class Tally:
         margin, kappa_bar, seconds = row["margin"], row["kappa_bar"], row["solve_seconds"]
         self.runs += 1
         self.points += str(row["point_status"]) == "feasible"
-        self.solved += str(row["point_status"]) == "feasible" and (margin is None or margin > 0)
+        self.solved += str(row["point_status"]) == "feasible" if margin is None else margin > 0
         if kappa_bar is not None:
             self.kappa_bars.append(kappa_bar)
         if seconds is not None:

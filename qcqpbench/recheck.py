@@ -1,20 +1,27 @@
-"""Every stored point judged again: the problem made anew from its spec, the findings compared bit for bit."""
+"""Every stored point judged again: the problem made anew from its spec, the findings compared bit for bit.
 
+No solver is imported, and families of other packages make their problems in processes of their own.
+"""
+
+import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from .errors import QcqpbenchError
+from .errors import QcqpbenchError, describe_error
 from .formulations import formulation
-from .job import load_problem
+from .isolate import problem_apart
 from .maxmargin import MaxMargin
 from .qcqp import QCQP
-from .registry import solver
+from .status import PointStatus
 from .store import Array, Row, Store
 from .verify import OF_TASK, verify
 
 _OF_QCQP = ("objective", "violation", "relative_violation")
+_WITHOUT_X = "objective, violation and point_status are of x, which the file does not have (files of schema 1 did not)"
+_WITHOUT_A_POINT = (str(PointStatus.NONE), str(PointStatus.INVALID))
 
 
 @dataclass(frozen=True)
@@ -28,6 +35,14 @@ class Difference:
 
 
 @dataclass(frozen=True)
+class Unchecked:
+    """Rows that could not be checked, and why."""
+
+    rows: int
+    reason: str
+
+
+@dataclass(frozen=True)
 class Checked:
     """The rows of one problem, judged again.
 
@@ -35,60 +50,109 @@ class Checked:
     rows          how many there are
     points        how many of them have a point, which was judged
     differences   what differs, empty if all is as stored
+    unchecked     rows that could not be checked
     """
 
     problem: str
     rows: int
     points: int
     differences: tuple[Difference, ...]
+    unchecked: tuple[Unchecked, ...] = ()
 
 
 def recheck(store: Store) -> Iterator[Checked]:
-    """Judge the points of all rows again, problem by problem, each problem being made once.
+    """Check the file, then judge the points of all rows again, problem by problem, each problem being made once.
 
     margin, kappa_bar, overlap and test_accuracy are compared for tasks; objective, violation and point_status of the
-    QCQP that the solver saw, but for rows of a formulation from files of schema 1, which did not keep x.
+    QCQP that the solver saw. Rows of a formulation without x, as in files of schema 1, could not be checked in full.
+    Feasibility is judged by the row's own tolerance. A value in a row without a point is a difference.
+
+    Raises
+    ------
+    QcqpbenchError
+        If SQLite finds the file inconsistent, or a row cannot be read.
     """
+    store.check()
     for text, group in groupby(store.rows(all_rows=True, order="problem"), key=lambda row: str(row["problem"])):
         rows = list(group)
         try:
-            problem = load_problem(text)
-        except QcqpbenchError as error:
-            yield Checked(text, len(rows), 0, (Difference(rows[0], "problem", text, str(error)),))
+            problem = problem_apart(text)
+        except (Exception, SystemExit) as error:
+            # A file that is not here, a family that is not installed or fails.
+            reason = str(error) if isinstance(error, QcqpbenchError) else describe_error(error)
+            yield Checked(text, len(rows), 0, (), (Unchecked(len(rows), reason),))
             continue
-        # The content may have changed between two invocations, if it is a file's.
-        strange = {row["problem_id"]: row for row in rows if row["problem_id"] != problem.id}
-        differences = [Difference(row, "problem_id", id, problem.id) for id, row in strange.items()]
-        points = 0
-        # One formulation after the other: each is as large as the problem.
-        rows.sort(key=lambda row: row["formulation"] or "")
-        for form, same in groupby(rows, key=lambda row: row["formulation"]):
+        yield _recheck(store, text, problem, rows)
+
+
+def _recheck(store: Store, text: str, problem: MaxMargin | QCQP, rows: list[Row]) -> Checked:
+    # The content may have changed between two invocations, if it is a file's.
+    strange = {row["problem_id"]: row for row in rows if row["problem_id"] != problem.id}
+    differences = [Difference(row, "problem_id", id, problem.id) for id, row in strange.items()]
+    unchecked: Counter[str] = Counter()
+    points = 0
+    # One formulation after the other: each is as large as the problem.
+    ordered = sorted(rows, key=lambda row: row["formulation"] or "")
+    for form, same in groupby(ordered, key=lambda row: row["formulation"]):
+        try:
             seen = formulation(form).encode(problem) if form and isinstance(problem, MaxMargin) else problem
-            for row in same:
-                point = store.point(row["id"])
-                if point is not None and row["problem_id"] == problem.id:
-                    points += 1
-                    found = _judge(problem, seen, row, point, store.x(row["id"]))
-                    differences += [
-                        Difference(row, name, row[name], value) for name, value in found.items() if row[name] != value
-                    ]
-        yield Checked(text, len(rows), points, tuple(differences))
+        except QcqpbenchError as error:
+            unchecked[str(error)] += len(list(same))
+            continue
+        for row in same:
+            try:
+                point, x = _arrays(store, row["id"])
+            except QcqpbenchError as error:
+                unchecked[str(error)] += 1
+                continue
+            if point is None:
+                differences += _values_without_a_point(row)
+            elif row["problem_id"] == problem.id:
+                points += 1
+                findings = _judge(problem, seen, row, point, x)
+                differences += [
+                    Difference(row, name, row[name], value)
+                    for name, value in findings.items()
+                    if not _agrees(row[name], value)
+                ]
+                if row["formulation"] is not None and x is None:
+                    unchecked[_WITHOUT_X] += 1
+    reasons = tuple(Unchecked(count, reason) for reason, count in unchecked.items())
+    return Checked(text, len(rows), points, tuple(differences), reasons)
+
+
+def _arrays(store: Store, run: int) -> tuple[Array | None, Array | None]:
+    """Return the point of a row and x; everything else that is kept of it is read too, and must be readable."""
+    store.multipliers(run)
+    store.trace(run)
+    store.output(run)
+    return store.point(run), store.x(run)
+
+
+def _values_without_a_point(row: Row) -> list[Difference]:
+    found = [Difference(row, name, row[name], None) for name in (*OF_TASK, *_OF_QCQP) if row[name] is not None]
+    if row["point_status"] not in _WITHOUT_A_POINT:
+        found.append(Difference(row, "point_status", row["point_status"], str(PointStatus.NONE)))
+    return found
 
 
 def _judge(
     problem: MaxMargin | QCQP, seen: MaxMargin | QCQP, row: Row, point: Array, x: Array | None
 ) -> dict[str, Any]:
-    try:
-        tolerance = {"tolerance": solver(row["solver"]).tolerance}
-    except QcqpbenchError:
-        # A solver of somebody else's that is not installed here: nobody knows its tolerance.
-        tolerance = {}
-    found = verify(problem, point, **tolerance)
+    tolerance = row["tolerance"]
+    finding = verify(problem, point, tolerance)
     names = OF_TASK if isinstance(problem, MaxMargin) else _OF_QCQP
-    values = {name: getattr(found, name) for name in names}
+    values = {name: getattr(finding, name) for name in names}
     if x is not None:
-        found = verify(seen, x, **tolerance)
-        values |= {name: getattr(found, name) for name in _OF_QCQP}
-    if tolerance and (x is not None or row["formulation"] is None):
-        values["point_status"] = found.point_status.value
+        finding = verify(seen, x, tolerance)
+        values |= {name: getattr(finding, name) for name in _OF_QCQP}
+    if x is not None or row["formulation"] is None:
+        values["point_status"] = str(finding.point_status)
     return values
+
+
+def _agrees(stored: Any, found: Any) -> bool:
+    """Return whether a stored value is the one found; NaN is stored as None, and so was infinity before schema 6."""
+    if stored is None and isinstance(found, float):
+        return not math.isfinite(found)
+    return bool(stored == found)

@@ -3,9 +3,9 @@
 import queue
 import threading
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from .isolate import Worker
 from .job import Job, Outcome
@@ -34,14 +34,14 @@ class Pool(Protocol):
         """What runs now; may be called from another thread."""
 
 
-def do(job: Job, worker: Worker, name: str) -> Outcome:
-    """One job on one worker."""
+def do(job: Job, worker: Worker, name: str, machine: Mapping[str, Any] | None = None) -> Outcome:
+    """Do a job on a worker; `machine` is where that is, if not on the driver's."""
     for _ in range(TRIES):
         begun = time.time()
         done = worker.run(job)
         if not done.lost:
             break
-    return Outcome(job, done.attempt, done.output, name, begun)
+    return Outcome(job, done.attempt, done.output, name, begun, machine)
 
 
 class LocalPool:

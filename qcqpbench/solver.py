@@ -3,6 +3,7 @@
 import importlib.metadata
 import importlib.util
 import math
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -13,11 +14,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import require
+from .errors import MAX_MESSAGE_CHARACTERS, require
+from .identity import source_hash
 from .maxmargin import MaxMargin
 from .qcqp import QCQP
 from .solution import Solution
-from .spec import Parametrized
+from .spec import ParameterFacts, Parametrized, describe_parameters
 from .status import Availability, Scope
 
 Array = NDArray[np.float64]
@@ -27,30 +29,46 @@ Array = NDArray[np.float64]
 _MOST_POINTS = 1000
 
 
+def real_array(values: Any, name: str) -> Array:
+    """Return a float64 copy of an array; raise TypeError if it holds anything but real numbers."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, got an array of type {array.dtype}")
+    return np.array(array, dtype=np.float64, order="C")
+
+
 class Watch:
-    """What is told how far a run is; this one does nothing."""
+    """Callbacks for the progress of a run. The default implementation ignores them."""
 
     def entered(self) -> None:
-        """The problem is built; the solver itself begins."""
+        """Note that the problem is built and the solver itself begins."""
 
     def reported(self, trace: list[tuple[float, Array]]) -> None:
-        """The last of these points is new."""
+        """Note that the last of these points is new."""
 
     def left(self) -> None:
-        """The solver has returned or raised."""
+        """Note that the solver has returned or raised."""
 
 
 class Budget:
-    """What a run may use. Its clock starts when it is made, at the solver's entry.
+    """Time and thread limits of one run. The clock starts at construction, at the solver's entry.
 
     time_limit   seconds
     threads      BLAS and OpenMP threads
-    trace        what was reported: (seconds, point); if it gets long, points go, evenly in log(seconds)
+    trace        the reported points as (seconds, point); a long trace is thinned, evenly in log(seconds)
+    shape        of the points that may be reported; any if None
     """
 
-    def __init__(self, time_limit: float = math.inf, threads: int = 1, watch: Watch | None = None) -> None:
+    def __init__(
+        self,
+        time_limit: float = math.inf,
+        threads: int = 1,
+        watch: Watch | None = None,
+        shape: tuple[int, ...] | None = None,
+    ) -> None:
         self.time_limit = time_limit
         self.threads = threads
+        self.shape = shape
         self.trace: list[tuple[float, Array]] = []
         self._watch = watch or Watch()
         self._entry = time.perf_counter()
@@ -67,11 +85,20 @@ class Budget:
         return self.seconds() >= self.time_limit
 
     def report(self, x: Array) -> None:
-        """Keep a point on the way, with its time, for the margin against time. A run that has to be killed is judged by
-        the best of the last points."""
+        """Keep a point on the way, with its time, for the margin against time.
+
+        A run that has to be killed is judged by the best of the last points. A point that is no array of real numbers
+        of the right shape is ignored.
+        """
+        try:
+            point = real_array(x, "a reported point")
+        except (TypeError, ValueError):
+            return
+        if self.shape is not None and point.shape != self.shape:
+            return
         if len(self.trace) >= _MOST_POINTS:
             self._thin()
-        self.trace.append((self.seconds(), np.array(x)))
+        self.trace.append((self.seconds(), point))
         self._watch.reported(self.trace)
 
     def _thin(self) -> None:
@@ -95,7 +122,8 @@ class Solver(Parametrized, ABC):
     extra        ``pip install qcqpbench[extra]`` brings them
     citation     whose method it is
     (parameters that are numbers must be positive, a ``seed`` may be 0)
-    tolerance    how far its points may violate a constraint, relative to max(1, |bound|)
+    tolerance    how far its points may violate a constraint in its conformance test, relative to max(1, |bound|);
+                 the points of runs are judged with the tolerance of the suite
     accuracy     how far its objective may be off a known optimum, relative to max(1, |optimum|)
     """
 
@@ -140,8 +168,58 @@ class Solver(Parametrized, ABC):
         return f"pip install 'qcqpbench[{self.extra}]'" if self.extra else f"pip install {' '.join(self.requires)}"
 
     def version(self) -> str:
-        """The versions of the packages it drives, found without importing them."""
-        return ", ".join(f"{module} {_version(module)}" for module in self.requires or ("qcqpbench", "scipy"))
+        """Return the versions of the packages it drives, found without importing them."""
+        versions = [f"{module} {_version(module)}" for module in self.requires or ("qcqpbench", "scipy")]
+        return ", ".join([*_plugin_version(type(self).__module__, tuple(sys.path)), *versions])
+
+    def identity(self) -> str:
+        """Return the version and a hash of the source that the solver runs: changed code is another solver."""
+        return f"{self.version()}, source {source_hash(type(self).__module__)}"
+
+    def facts(self) -> "SolverFacts":
+        """Return what others need to know of the solver in order to run it and to judge its points."""
+        status, reason = self.availability()
+        return SolverFacts(
+            name=self.name,
+            spec=self.spec,
+            version=self.identity(),
+            drives=self.drives,
+            citation=self.citation,
+            scope=self.scope,
+            takes_qcqps=issubclass(QCQP, self.accepts),
+            formulation=self.formulation if isinstance(self, QCQPSolver) else None,
+            availability=status,
+            reason=reason[:MAX_MESSAGE_CHARACTERS],
+            tolerance=self.tolerance,
+            accuracy=self.accuracy,
+            parameters=describe_parameters(type(self)),
+        )
+
+
+@dataclass(frozen=True)
+class SolverFacts:
+    """Plain facts about a configured solver: what a process knows of it that does not run its code.
+
+    spec          the full spelling, with every parameter that is set
+    version       the versions of its packages and a hash of its source
+    takes_qcqps   whether it takes general QCQPs, or max-margin tasks only
+    formulation   the QCQP that it is given a task as; None if it takes tasks themselves
+    tolerance     its own feasibility tolerance, for its conformance test alone
+    """
+
+    name: str
+    spec: str
+    version: str
+    drives: str
+    citation: str
+    scope: Scope
+    takes_qcqps: bool
+    formulation: str | None
+    availability: Availability
+    reason: str
+    tolerance: float
+    accuracy: float
+    parameters: tuple[ParameterFacts, ...] = ()
 
 
 @cache
@@ -150,6 +228,17 @@ def _version(module: str) -> str:
         return importlib.metadata.version(module)
     except importlib.metadata.PackageNotFoundError:
         return "?"
+
+
+@cache
+def _plugin_version(module: str, _path: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the name and version of the distribution whose entry point leads to a module, if there is one.
+
+    It is looked up once for each import path.
+    """
+    entries = importlib.metadata.entry_points(group="qcqpbench.solvers")
+    owners = [entry.dist for entry in entries if entry.module == module and entry.dist is not None]
+    return tuple(f"{owner.name} {owner.version}" for owner in owners[:1])
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,27 @@ def describe(hint: Any) -> str:
     return {int: "whole number", float: "number", bool: "true|false", str: "text"}[hint]
 
 
+@dataclasses.dataclass(frozen=True)
+class ParameterFacts:
+    """A parameter as listings show it: its name, its type in words, and its default, if it has one."""
+
+    name: str
+    type: str
+    default: str | float | bool | None
+
+
+def describe_parameters(kind: type) -> tuple[ParameterFacts, ...]:
+    """Return the parameters of a Parametrized class."""
+    return tuple(
+        ParameterFacts(
+            field.name,
+            describe(hint),
+            None if field.default is dataclasses.MISSING else field.default,
+        )
+        for field, hint in parameters_of(kind)
+    )
+
+
 def _name(kind: type) -> str:
     return str(getattr(kind, "name", kind.__name__))
 

@@ -1,6 +1,7 @@
 """Why a solver stopped, what its point is worth, whether it can run: enums whose members carry their message."""
 
 from enum import Enum
+from typing import Self
 
 
 class _Status(Enum):
@@ -16,6 +17,11 @@ class _Status(Enum):
 
     def __str__(self) -> str:
         return str(self.value)
+
+    @classmethod
+    def named(cls, value: str) -> Self:
+        """Return the member that is spelled so; raise KeyError if there is none."""
+        return {member.value: member for member in cls}[value]
 
 
 class Termination(_Status):

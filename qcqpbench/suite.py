@@ -8,6 +8,7 @@ A suite file is TOML: settings at the top, then blocks.
     time_limit = 60         # seconds a run (no limit)
     memory_limit = 4        # GB a run (no limit)
     threads = 1             # BLAS and OpenMP threads a run (1)
+    tolerance = 1e-6        # relative violation up to which a point is feasible (1e-6)
 
     [[problem]]
     name = "covariance_perceptron"    # a spec or a list of them
@@ -47,14 +48,17 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from .attempt import blank
 from .errors import QcqpbenchError, require
+from .files import absolute
 from .formats import FORMATS
-from .job import Job, is_file, is_stored, load_problem
+from .isolate import problem_apart, solver_facts
+from .job import Job, is_file, is_stored
+from .maxmargin import MaxMargin
 from .qcqp import QCQP
-from .registry import families, family, solver, solvers
-from .solver import Solver
-from .spec import nearest, parameters_of, parse, spell
+from .registry import family, family_class, family_names, solver_names
+from .solver import SolverFacts
+from .spec import describe_parameters, nearest, parse, spell
+from .verify import FEASIBILITY_TOLERANCE
 
 _RIGHT: dict[str, tuple[type, float, str]] = {
     "starts": (int, 1, "a whole number, at least 1"),
@@ -62,6 +66,7 @@ _RIGHT: dict[str, tuple[type, float, str]] = {
     "time_limit": (float, math.ulp(0), "a positive number of seconds"),
     "memory_limit": (float, math.ulp(0), "a positive number of GB"),
     "threads": (int, 1, "a whole number, at least 1"),
+    "tolerance": (float, 0.0, "a relative violation, 0 or more"),
 }
 
 
@@ -74,6 +79,7 @@ class Settings:
     time_limit: float = math.inf
     memory_limit: float | None = None
     threads: int = 1
+    tolerance: float = FEASIBILITY_TOLERANCE
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -93,7 +99,7 @@ class Entry:
     named   it was asked for by name, so that leaving it out is worth a word
     """
 
-    solver: Solver
+    solver: SolverFacts
     settings: Settings = Settings()
     where: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     named: bool = True
@@ -122,11 +128,12 @@ class Suite:
         time_limit: float = math.inf,
         memory_limit: float | None = None,
         threads: int = 1,
+        tolerance: float = FEASIBILITY_TOLERANCE,
     ) -> "Suite":
         """Every solver on every problem; problems are specs, files and folders of files, memory_limit is in GB."""
-        settings = Settings(starts, seed, time_limit, memory_limit, threads)
+        settings = Settings(starts, seed, time_limit, memory_limit, threads, tolerance)
         found = [each for problem in problems for each in expand_problem(problem)]
-        entries = tuple(Entry(solver(spec), settings) for spec in solvers)
+        entries = tuple(Entry(solver_facts(spec), settings) for spec in solvers)
         require(bool(found and entries), "a suite needs a problem and a solver at least")
         return cls("", "", tuple(dict.fromkeys(found)), entries)
 
@@ -160,18 +167,29 @@ class Suite:
 
     def _jobs(self, text: str) -> list[Job]:
         entries, jobs = self._entries(text), []
-        problem = load_problem(text) if entries else None
+        problem = problem_apart(text) if entries else None
         for entry in entries:
-            if isinstance(problem, QCQP) and not issubclass(QCQP, entry.solver.accepts):
+            facts = entry.solver
+            if isinstance(problem, QCQP) and not facts.takes_qcqps:
                 if entry.named:
                     notice = f"{entry.solver.name} takes max-margin tasks; it is left out on general QCQPs"
                     warnings.warn(notice, stacklevel=3)
                 continue
             assert problem is not None
-            run, settings = blank(problem, entry.solver), entry.settings
-            memory = None if settings.memory_limit is None else round(settings.memory_limit * 1e9)
-            job = Job(text, run.problem_id, run.solver, run.version, run.formulation, 0, settings.seed)
-            job = replace(job, time_limit=settings.time_limit, memory_limit=memory, threads=settings.threads)
+            settings = entry.settings
+            job = Job(
+                problem=text,
+                problem_id=problem.id,
+                solver=facts.spec,
+                version=facts.version,
+                formulation=facts.formulation if isinstance(problem, MaxMargin) else None,
+                start=0,
+                seed=settings.seed,
+                time_limit=settings.time_limit,
+                memory_limit=None if settings.memory_limit is None else round(settings.memory_limit * 1e9),
+                threads=settings.threads,
+                tolerance=settings.tolerance,
+            )
             jobs += [replace(job, start=start) for start in range(settings.starts)]
         return jobs
 
@@ -195,7 +213,7 @@ def _fits(problem: str, where: Mapping[str, Sequence[Any]]) -> bool:
 
 def expand_problem(text: str) -> list[str]:
     """A spec with all its parameters, or a file; a folder stands for the files in it, a library for its instances."""
-    if is_file(text) or (text not in families() and Path(text).is_dir()):
+    if is_file(text) or (text not in family_names() and Path(text).is_dir()):
         return _files(Path(text))
     return [each.spec for each in family(text).members()]
 
@@ -203,8 +221,8 @@ def expand_problem(text: str) -> list[str]:
 def _files(path: Path) -> list[str]:
     if not path.is_dir():
         require(path.is_file(), f"{path}: no such file or folder")
-        return [str(path)]
-    found = sorted(str(each) for each in path.rglob("*") if is_file(str(each)) and each.is_file())
+        return [absolute(str(path))]
+    found = sorted(absolute(str(each)) for each in path.rglob("*") if is_file(str(each)) and each.is_file())
     require(bool(found), f"{path}: holds no problem; allowed are files of {', '.join(FORMATS)}")
     return found
 
@@ -214,8 +232,8 @@ def suites() -> list[str]:
     return sorted(Path(each.name).stem for each in _shipped().iterdir() if each.name.endswith(".toml"))
 
 
-def load_suite(name: str | Path) -> Suite:
-    """A suite by its name, or from a file (.toml)."""
+def load_suite(name: str | Path, every: Sequence[str] | None = None) -> Suite:
+    """Return a suite by its name, or from a file (.toml); `every` are the solvers that "*" stands for, if not all."""
     if str(name).endswith(".toml"):
         path = Path(name)
     else:
@@ -228,18 +246,37 @@ def load_suite(name: str | Path) -> Suite:
         raise QcqpbenchError(f"{path}: is not UTF-8: {error}") from error
     except OSError as error:
         raise QcqpbenchError(f"{path}: cannot be read: {error.strerror or error}") from error
-    return _File(path, text).suite()
+    return _File(path, text, every).suite()
 
 
 def _shipped() -> Any:
     return files("qcqpbench.problems") / "suites"
 
 
+def _usable(names: Iterable[str]) -> list[str]:
+    """Return the names of solvers that can be described; the others are left out with a warning."""
+    usable = []
+    for name in names:
+        try:
+            solver_facts(name)
+        except QcqpbenchError as error:
+            warnings.warn(f"{name} is left out: {error}", stacklevel=2)
+            continue
+        usable.append(name)
+    return usable
+
+
+def _parameters(kind: str, name: str) -> list[str]:
+    """Return the names of the parameters of a family or solver."""
+    described = describe_parameters(family_class(name)) if kind == "problem" else solver_facts(name).parameters
+    return [parameter.name for parameter in described]
+
+
 class _File:
     """A suite file being read. Every mistake in it is one line that begins with the file and the line."""
 
-    def __init__(self, path: Path, text: str) -> None:
-        self.path = path
+    def __init__(self, path: Path, text: str, every: Sequence[str] | None = None) -> None:
+        self.path, self.every = path, every
         self.lines = text.splitlines()
         try:
             self.content = tomllib.loads(text)
@@ -283,7 +320,7 @@ class _File:
                 alone = isinstance(block["file"], str) and len(block) == 1
                 require(alone, "file must be text, a file or a folder, and stand alone: a file has no parameters")
                 return _files(self.path.parent / block["file"])
-        specs = list(self._specs("problem", number, block, families(), ("name", "file")))
+        specs = list(self._specs("problem", number, block, family_names(), ("name", "file")))
         with self._at("name", "problem", number):
             return [each.spec for spec in specs for each in family(spec).members()]
 
@@ -306,16 +343,17 @@ class _File:
             there = {name: list(dict.fromkeys(facts(problem).get(name) for problem in problems)) for name in where}
             values = "; ".join(f"{name}: {', '.join(map(str, there[name]))}" for name in there)
             require(fits, f"where fits none of the problems above, which have {values}")
-        for spec in self._specs("solver", number, block, solvers(), ("name", "where", *_RIGHT)):
-            yield Entry(solver(spec), settings, where, named=block["name"] != "*")
+        for spec in self._specs("solver", number, block, solver_names(), ("name", "where", *_RIGHT)):
+            yield Entry(solver_facts(spec), settings, where, named=block["name"] != "*")
 
     def _specs(
-        self, kind: str, number: int, block: dict[str, Any], known: Mapping[str, type], reserved: Sequence[str]
+        self, kind: str, number: int, block: dict[str, Any], known: Sequence[str], reserved: Sequence[str]
     ) -> Iterator[str]:
         """The specs a block stands for: each of its names with each point of the grid of its parameters."""
         with self._at("name", kind, number):
             names = block.get("name")
-            names = list(solvers()) if kind == "solver" and names == "*" else names
+            if kind == "solver" and names == "*":
+                names = _usable(known) if self.every is None else list(self.every)
             names = [names] if isinstance(names, str) else names
             fits = isinstance(names, list) and bool(names) and all(isinstance(name, str) for name in names)
             require(fits, f"a [[{kind}]] needs a name: a spec, or a list of them; known: {', '.join(known)}")
@@ -332,11 +370,11 @@ class _File:
                 simple = all(isinstance(value, str | int | float) for value in values)
                 require(simple, f"{key} = {block[key]!r} is not allowed; right is a value or a list of them")
                 for name, given in parsed:
-                    allowed = [each.name for each, _ in parameters_of(known[name])]
+                    allowed = _parameters(kind, name)
                     if key not in allowed:
                         raise nearest(key, (*reserved, *allowed), f"key of {name}")
                     require(key not in given, f"{key} stands in the spec already")
-        make: Any = family if kind == "problem" else solver
+        make: Any = family if kind == "problem" else solver_facts
         for (name, given), point in itertools.product(parsed, itertools.product(*grid.values())):
             spec = spell(name, given | dict(zip(grid, point, strict=True)))
             try:

@@ -12,6 +12,8 @@ from .status import PointStatus
 
 Array = NDArray[np.float64]
 
+# Relative violation up to which a point is feasible, unless the suite sets another.
+FEASIBILITY_TOLERANCE = 1e-6
 # What a finding says of a task.
 OF_TASK = ("margin", "kappa_bar", "overlap", "test_accuracy")
 
@@ -38,7 +40,7 @@ class Finding:
     test_accuracy: float | None = None
 
 
-def verify(problem: QCQP | MaxMargin, x: ArrayLike | None, tolerance: float = 1e-6) -> Finding:
+def verify(problem: QCQP | MaxMargin, x: ArrayLike | None, tolerance: float = FEASIBILITY_TOLERANCE) -> Finding:
     """Judge a point; it is feasible if its relative violation is at most the tolerance."""
     if x is None:
         return Finding(PointStatus.NONE)

@@ -150,7 +150,8 @@ def _multiply(until: float) -> None:
 
 
 def _daemon(seconds: float) -> None:
-    """Fork twice, with a session of its own in between, as daemons do."""
+    """Fork twice, with a session of its own in between, as daemons do; return once it has its name."""
+    ready, closed_by_exec = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.setsid()
@@ -158,3 +159,6 @@ def _daemon(seconds: float) -> None:
             os.execvp("sleep", ["sleep", str(seconds)])
         os._exit(0)
     os.waitpid(pid, 0)
+    os.close(closed_by_exec)
+    os.read(ready, 1)
+    os.close(ready)

@@ -98,7 +98,7 @@ def test_the_start_of_a_problem_comes_first() -> None:
     ("solver", "termination", "point_status", "message"),
     [
         (Raises(), Termination.ERROR, PointStatus.NONE, "KeyError: 'my own'"),
-        (RaisesOurError(), Termination.ERROR, PointStatus.NONE, "QcqpbenchError: from inside a run"),
+        (RaisesOurError(), Termination.ERROR, PointStatus.NONE, "from inside a run"),
         (ReturnsNaN(), Termination.LOCALLY_OPTIMAL, PointStatus.INVALID, ""),
         (NeedsWhatIsMissing(), Termination.SKIPPED, PointStatus.NONE, "a_package_nobody_has missing: pip install"),
     ],
@@ -145,10 +145,9 @@ def test_a_record_is_json() -> None:
         ({"solver": Fine(), "start": 1j * np.ones((2, 4))}, "the start is complex"),
         ({"solver": None}, "cannot read the spec None"),
         ({"solver": "slsqp[ftol=-1]"}, "slsqp: ftol=-1.0 is not allowed; right is a positive number"),
-        ({"solver": "ipopt[linear_solver=ma999]"}, "this IPOPT refuses it"),
         ({"problem": "covariance_perceptron", "solver": Fine()}, "the problem must be a MaxMargin or a QCQP"),
-        ({"solver": Fine(), "time_limit": "5"}, "time_limit=5 is not allowed"),
-        ({"solver": Fine(), "time_limit": 0}, "time_limit=0 is not allowed"),
+        ({"solver": Fine(), "time_limit": "5"}, "time_limit must be a positive number of seconds, got '5'"),
+        ({"solver": Fine(), "time_limit": 0}, "time_limit must be a positive number of seconds, got 0"),
         ({"problem": BOXED, "solver": Fine()}, "fine takes max-margin tasks; this problem is a general QCQP"),
     ],
 )

@@ -1,6 +1,7 @@
 """`make bench-save` and `make bench-compare`, on a benchmark whose every round takes one tick of a clock of its own."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
 BENCHMARK = """
@@ -41,7 +44,9 @@ def make(tmp_path: Path) -> Callable[[str], tuple[int, str]]:
         recipe = re.search(rf"^{target}:.*\n(?:\t@.*\n)?\t\$\(PYTHON\) (.*)", makefile, re.MULTILINE)
         assert recipe
         command = [sys.executable, *recipe[1].split()]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        # Neither the options nor the parallel run of this pytest are those of the one started here.
+        variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout + done.stderr
 
     return run

@@ -6,10 +6,11 @@ import pytest
 
 import qcqpbench
 from qcqpbench.attempt import certify, solve
-from qcqpbench.certificate import certify_margin, dual_matrix
+from qcqpbench.certificate import certify_margin
 from qcqpbench.errors import QcqpbenchError
 from qcqpbench.maxmargin import MaxMargin, unit_rows
 from tests.conftest import MakeTask
+from tests.duality import stacked_matrix
 
 
 def test_one_pattern_is_proved_optimal() -> None:
@@ -29,12 +30,13 @@ def test_any_multipliers_give_a_bound(make_task: MakeTask, n: int, seed: int) ->
     proof = certify_margin(task, multipliers=given)
     best = max(float(task.margin(unit_rows(rng.normal(size=(500, n, 4)))).max()), solve(task, "gip").margin or -np.inf)
     assert proof.bound >= best
-    S = dual_matrix(task, proof.multipliers)
+    S = stacked_matrix(task, proof.multipliers)
     assert proof.multipliers.min() >= 0 and proof.multipliers.sum() == pytest.approx(1)
     top = np.linalg.eigvalsh(S - np.diag(np.repeat(proof.offsets, task.m)))[-1]
     assert proof.bound == pytest.approx(0.5 * proof.offsets.sum() + 0.5 * n * max(0.0, top), abs=1e-9)
 
 
+@pytest.mark.solver
 @pytest.mark.parametrize("spec", ["m=3,p=4,seed=1", "m=3,p=5,seed=2", "m=2,n=3,p=3,seed=1", "m=3,p=12,seed=4"])
 def test_bound_optimum_and_margin_are_in_order(spec: str) -> None:
     task = qcqpbench.problem(f"covariance_perceptron[{spec},ensemble=gaussian]")
@@ -50,6 +52,7 @@ _RELAXED = ("m=10,n=2,p=12,seed=3", "m=30,n=2,p=30,seed=3", "m=10,n=3,p=12,seed=
 
 
 # On the last, a path that begins at a small ν, far from its centre, ends 15 % above.
+@pytest.mark.solver
 @pytest.mark.parametrize("spec", [*_RELAXED, "m=10,n=5,load=0.35,ensemble=psd"])
 def test_the_bound_is_that_of_the_semidefinite_relaxation(spec: str) -> None:
     task = qcqpbench.problem(f"covariance_perceptron[{spec}]")

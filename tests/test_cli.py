@@ -8,7 +8,7 @@ import pytest
 
 import qcqpbench
 from qcqpbench import QCQP, MaxMargin, QcqpbenchError, formulation, problem, read, theory, write
-from qcqpbench.cli import main
+from qcqpbench.cli import COMMANDS, main
 from qcqpbench.registry import families
 
 SCRIPT = Path(sys.executable).with_name("qcqpbench")
@@ -17,6 +17,19 @@ SMALL = "covariance_perceptron[m=4,p=3]"
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([SCRIPT, *arguments], capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_every_command_has_its_module(capsys: pytest.CaptureFixture[str]) -> None:
+    """Only the module of the command that is given is imported, by a table; the help of all commands needs none."""
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    defined = {line.split()[0] for line in text.splitlines() if line.startswith("    ") and line[4] not in " -"}
+    assert defined == {command for commands in COMMANDS.values() for command in commands}
+    for command in defined:
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        assert f"usage: qcqpbench {command}" in capsys.readouterr().out
 
 
 def test_list_names_families_and_parameters(capsys: pytest.CaptureFixture[str]) -> None:

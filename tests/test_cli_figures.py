@@ -10,6 +10,8 @@ from qcqpbench.figures import FIGURES, FORMATS
 from qcqpbench.suite import Suite
 from tests.figure_runs import NEEDS_MATPLOTLIB, TINY, raw, run
 
+pytestmark = pytest.mark.slow
+
 
 def said(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str]:
     code = main([str(word) for word in words])

@@ -19,6 +19,7 @@ from qcqpbench.job import Outcome, load_problem
 from qcqpbench.machine import Machine
 from qcqpbench.store import Store
 from qcqpbench.suite import Suite
+from tests.old_files import make_older
 
 TASK, CONVEX = "covariance_perceptron[m=4,load=1]", "classical_perceptron[m=5]"
 NEEDS_PYARROW = pytest.mark.skipif(importlib.util.find_spec("pyarrow") is None, reason="pyarrow is not installed")
@@ -102,14 +103,11 @@ def test_a_point_that_was_changed_is_noticed(results: Path, capsys: pytest.Captu
     assert lines[0].startswith("run 1: margin is ")
 
 
-def test_rows_of_schema_1_are_verified_without_x(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with changed(results) as connection:
-        connection.execute("ALTER TABLE payload DROP COLUMN x")
-        connection.execute("ALTER TABLE run DROP COLUMN best_known")
-        connection.execute("ALTER TABLE run DROP COLUMN test_accuracy")
-        connection.execute("ALTER TABLE run DROP COLUMN sense")
-        connection.execute("PRAGMA user_version = 1")
-    assert said(capsys, "verify", results) == (0, [f"{results}: 6 rows, 6 points judged again: all as stored"])
+def test_rows_of_schema_1_cannot_be_checked_in_full(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_older(results, 1)
+    code, (line, last) = said(capsys, "verify", results)
+    assert code == 1 and line.startswith("could not be checked: 2 rows: objective, violation and point_status are of x")
+    assert last == f"{results}: 6 rows, 6 points judged again: could not be checked: 2 rows"
 
 
 def test_a_problem_that_became_another(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,14 +130,14 @@ def test_problems_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixt
         connection.execute("UPDATE run SET problem = 'bygone[m=3]' WHERE problem LIKE 'class%'")
     code, (first, second, last) = said(capsys, "verify", results)
     assert code == 1
-    assert first == f"{instance}: no such file: rows that cannot be verified: 2"
-    assert second.startswith("unknown problem 'bygone'") and second.endswith(": rows that cannot be verified: 2")
-    assert last == f"{results}: 4 rows, 0 points judged again: 2 differ"
+    assert first == f"could not be checked: 2 rows: {instance}: no such file"
+    assert second.startswith("could not be checked: 2 rows: unknown problem 'bygone'")
+    assert last == f"{results}: 4 rows, 0 points judged again: could not be checked: 4 rows"
 
 
 def test_each_problem_is_made_once(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[str] = []
-    monkeypatch.setattr("qcqpbench.recheck.load_problem", lambda text: loaded.append(text) or load_problem(text))  # type: ignore[func-returns-value]
+    monkeypatch.setattr("qcqpbench.recheck.problem_apart", lambda text: loaded.append(text) or load_problem(text))  # type: ignore[func-returns-value]
     assert main(["verify", str(results)]) == 0
     assert len(loaded) == 2
 
@@ -167,8 +165,11 @@ def test_merge(results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     other, target = tmp_path / "other.db", tmp_path / "all.db"
     run(other, [TASK], ["slsqp"], starts=3)
     code, lines = said(capsys, "merge", results, other, results, "-o", target)
-    assert (code, lines) == (0, [f"{results}: 6 new rows", f"{other}: 3 new rows", f"{results}: 0 new rows"])
-    assert said(capsys, "merge", other, target, "-o", target)[1] == [f"{other}: 0 new rows", f"{target}: 0 new rows"]
+    there = f"left out: {target} has them already"
+    assert code == 0
+    assert lines == [f"{results}: 6 new rows", f"{other}: 3 new rows", f"{results}: 0 new rows, 6 {there}"]
+    lines = said(capsys, "merge", other, target, "-o", target)[1]
+    assert lines == [f"{other}: 0 new rows, 3 {there}", f"{target}: 0 new rows, 9 {there}"]
     with Store(target) as store:
         assert len(list(store.rows())) == 9 and len(store.invocations()) == 3
     assert said(capsys, "verify", target)[0] == 0
@@ -239,7 +240,8 @@ def test_export_gives_the_rows_that_count_or_all(
 ) -> None:
     with changed(results) as connection:
         connection.execute("UPDATE run SET key = (SELECT key FROM run WHERE id = 1) WHERE id = 2")
-    assert said(capsys, "export", results, tmp_path / "a.csv")[1] == [f"{tmp_path / 'a.csv'}: 5 rows"]
+    why = "1 replaced by newer rows of the same runs (--all has them)"
+    assert said(capsys, "export", results, tmp_path / "a.csv")[1] == [f"{tmp_path / 'a.csv'}: 5 rows; left out: {why}"]
     assert said(capsys, "export", results, tmp_path / "a.csv", "--all")[1] == [f"{tmp_path / 'a.csv'}: 6 rows"]
 
 

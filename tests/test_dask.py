@@ -18,6 +18,8 @@ from tests.processes import MARK, none_left
 
 pytest.importorskip("distributed")
 
+pytestmark = [pytest.mark.slow, pytest.mark.network, pytest.mark.xdist_group("dask")]
+
 SCRIPT = Path(sys.executable).with_name("qcqpbench")
 MARKED = f"dask-{os.getpid()}"
 SUITE = """

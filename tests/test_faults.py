@@ -17,6 +17,8 @@ from qcqpbench.store import Store
 from tests.hostile import install
 from tests.processes import MARK, marked, none_left
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults")]
+
 SCRIPT = Path(sys.executable).with_name("qcqpbench")
 SUITE = """
 time_limit = 60

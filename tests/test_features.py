@@ -125,6 +125,7 @@ def z_scores(samples: NDArray[Any], expected: NDArray[Any]) -> Array:
     return np.concatenate(scores)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("omega", [0.0, 0.9])
 def test_a_linear_network_maps_covariances_bilinearly(omega: float) -> None:
     """Output covariances are ŴP̂Ŵ† within the statistical error, P̂ exact or measured; of the zero-lag P they are not."""

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -19,7 +18,11 @@ from qcqpbench.figures import FIGURES, FORMATS, Data, measured, save
 from qcqpbench.job import Outcome, load_problem
 from qcqpbench.status import PointStatus, Termination
 from qcqpbench.store import Store
+from tests.drawn import Panel, assert_files_show, assert_painted, columns, spans
 from tests.figure_runs import NEEDS_MATPLOTLIB, TINY, raw, run
+
+# One process makes the runs that all tests here read.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("figures")]
 
 F, C = 0.2, 0.5
 SCALE = math.sqrt(F) * C
@@ -268,14 +271,77 @@ def test_full_runs_have_the_papers_parameters() -> None:
 # --- the files ---
 
 
+def training_panels(shown: Data) -> list[Panel]:
+    patterns = {phase: shown.of(phase=phase)[:5] for phase in ("before", "after")}
+    assert all("pattern" in line for lines in patterns.values() for line in lines)
+    return [Panel(("G₁ = Q₁₂", "G₂ = Q₁₃"), columns(lines, "Q12", "Q13")) for lines in patterns.values()]
+
+
+def overlap_panels(shown: Data) -> list[Panel]:
+    means = shown.of(kind="mean")
+    points = columns([*shown.of(kind="run"), *means], "load", "overlap")
+    return [Panel(("load P̂", "overlap R₁₂"), points, bars=(1, spans(means, "overlap")), shift=0.02)]
+
+
+def optimization_panels(shown: Data) -> list[Panel]:
+    steps = shown.having("margin")
+    curves = columns(steps, "step", "margin") + columns(steps, "step", "soft_margin")
+    return [
+        Panel(("step", "readout covariance Q₁₂ʳ"), columns(shown.having("pattern"), "step", "Q12")),
+        Panel(("step", "margin"), curves),
+    ]
+
+
+def pattern_capacity_panels(shown: Data) -> list[Panel]:
+    panels = []
+    for what, label, outputs in (("load", "patterns per synapse P̂", (1, 2)), ("p", "patterns P", (1, 2, 3))):
+        lines = [line for line in shown.table if line["n"] in outputs]
+        ranges = spans([line for line in lines if line["kind"] == "measured"], "kappa_bar")
+        panels.append(Panel(("margin κ̄", label), columns(lines, "kappa_bar", what), bars=(0, ranges)))
+    return panels
+
+
+def information_capacity_panels(shown: Data) -> list[Panel]:
+    measured_lines = shown.of(kind="measured")
+    left = [*shown.of(kind="theory"), *shown.of(kind="classical")]
+    right = [*shown.of(kind="theory"), *measured_lines]
+    return [
+        Panel(("outputs n", "bits per synapse Î"), columns(left, "n", "information_per_synapse")),
+        Panel(("outputs n", "ratio to classical Î"), columns(right, "n", "ratio"), (1, spans(measured_lines, "ratio"))),
+    ]
+
+
+def capacity_panels(shown: Data) -> list[Panel]:
+    """Check each series at its largest m, 8, and of soft_margin at 4, the only m it was run at."""
+    lines = [line for line in shown.table if line.get("m") == (4 if line["series"] == "soft margin" else 8)]
+    points = columns([*shown.of(series="theory"), *lines], "kappa_bar", "load")
+    return [
+        Panel(("margin κ̄", "load P̂"), points, bars=(0, spans(lines, "kappa_bar"))),
+        Panel(
+            ("load P̂", "fraction of positive margins"),
+            columns([line for line in lines if "runs" in line], "load", "positive_fraction"),
+        ),
+    ]
+
+
+PANELS = {
+    "training": training_panels,
+    "overlap": overlap_panels,
+    "optimization": optimization_panels,
+    "pattern_capacity": pattern_capacity_panels,
+    "information_capacity": information_capacity_panels,
+    "capacity": capacity_panels,
+}
+
+
 @NEEDS_MATPLOTLIB
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_is_drawn(name: str, data: Callable[[str], Data], tmp_path: Path) -> None:
+    """The panels have every number of the table that belongs there, and no other; the files show them."""
     shown = FIGURES[name].data([]) if FIGURES[name].suite is None else data(name)
+    assert_painted(FIGURES[name], shown, PANELS[name](shown))
     save(FIGURES[name], shown, tmp_path)
-    begin = {form: (tmp_path / f"{name}.{form}").read_bytes()[:8] for form in FORMATS}
-    assert begin["pdf"].startswith(b"%PDF") and begin["png"] == b"\x89PNG\r\n\x1a\n"
-    assert ElementTree.parse(tmp_path / f"{name}.svg").getroot().tag.endswith("svg")
+    assert_files_show(tmp_path, FIGURES[name], PANELS[name](shown))
     with (tmp_path / f"{name}.csv").open(newline="") as file:
         lines = list(csv.DictReader(file))
     kept = [{key: value for key, value in line.items() if value} for line in lines]

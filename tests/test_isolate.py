@@ -12,14 +12,18 @@ import numpy as np
 import pytest
 
 import qcqpbench
+from qcqpbench import child, forkserver
 from qcqpbench.attempt import random_start
 from qcqpbench.errors import QcqpbenchError
+from qcqpbench.forkserver import close_servers
 from qcqpbench.isolate import Worker
+from qcqpbench.protocol import GRACE_SECONDS
 from qcqpbench.status import Termination
-from qcqpbench.worker import GRACE
 from tests.bad_solvers import Exits, Fine, IgnoresTheTimeLimit, IsKilled, LeavesFiles, Prints
 from tests.hostile import Hostile, Kind
-from tests.processes import MARK, children, marked, none_left
+from tests.processes import MARK, children, is_running, marked, marking, none_left
+
+pytestmark = pytest.mark.slow
 
 TASK: Any = qcqpbench.problem("covariance_perceptron[m=3,p=3,seed=1,ensemble=gaussian]")
 
@@ -28,8 +32,7 @@ THIS_TEST = f"isolate-{os.getpid()}"
 
 @pytest.fixture(scope="module")
 def worker() -> Iterator[Worker]:
-    with pytest.MonkeyPatch.context() as environment, Worker() as worker:
-        environment.setenv(MARK, THIS_TEST)
+    with marking(THIS_TEST), Worker() as worker:
         yield worker
 
 
@@ -67,7 +70,7 @@ def test_a_hang_is_ended_after_the_limit(worker: Worker) -> None:
     begin = time.monotonic()
     late = worker.attempt(TASK, IgnoresTheTimeLimit(), time_limit=0.5).attempt
     assert late.termination is Termination.TIME_LIMIT
-    assert late.message == f"killed while solving, {GRACE:g} s past its limit of 0.5 s"
+    assert late.message == f"killed while solving, {GRACE_SECONDS:g} s past its limit of 0.5 s"
     # A limit on the harness' own promise, far from what a busy machine adds.
     assert time.monotonic() - begin < 30
 
@@ -94,14 +97,13 @@ def test_a_hang_is_ended_after_the_limit(worker: Worker) -> None:
 def test_the_worst_costs_one_attempt(worker: Worker, kind: Kind, termination: Termination, message: str) -> None:
     """Each has the right status, what it printed, and the point it reported; nothing is left, the next run is fine."""
     limit = 20.0 if kind == "fill" else 0.4
-    isolated = worker.attempt(TASK, Hostile(kind), time_limit=limit, memory_limit=600_000_000)
+    isolated = worker.attempt(TASK, Hostile(kind), time_limit=limit, memory_limit_bytes=600_000_000)
     attempt = isolated.attempt
     assert (attempt.termination, attempt.message[: len(message)]) == (termination, message)
     assert (isolated.output[:6] == "begun\n") != (kind == "chatter") and len(isolated.output) <= 4000
     assert attempt.margin == pytest.approx(float(TASK.margin(random_start(TASK))), abs=1e-14)
     assert worker.attempt(TASK, Hostile()).attempt.termination is Termination.FINISHED
-    assert worker._process is not None
-    assert none_left(THIS_TEST, but=(worker._process.pid, process_of(worker))) == {}
+    assert none_left(THIS_TEST, but=all_processes(worker)) == {}
 
 
 def test_a_segfault_leaves_a_traceback(worker: Worker) -> None:
@@ -110,13 +112,15 @@ def test_a_segfault_leaves_a_traceback(worker: Worker) -> None:
 
 def test_an_endless_build_is_ended(worker: Worker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The least time for it is made short in the worker by a module that comes before ours."""
-    (tmp_path / "sitecustomize.py").write_text("import qcqpbench.worker\nqcqpbench.worker.BUILD_SECONDS = 0.5\n")
+    (tmp_path / "sitecustomize.py").write_text("import qcqpbench.protocol\nqcqpbench.protocol.BUILD_SECONDS = 0.5\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     worker.stop()
+    close_servers()
     attempt = worker.attempt(TASK, Hostile("build"), time_limit=0.1).attempt
     assert attempt.termination is Termination.TIME_LIMIT
     assert attempt.message.startswith("killed while building") and attempt.build_seconds is not None
     worker.stop()
+    close_servers()
 
 
 def test_more_threads_than_given_are_noted_and_gain_nothing(worker: Worker) -> None:
@@ -134,7 +138,9 @@ def test_threads_are_not_noted_where_they_are_given() -> None:
         assert worker.attempt(TASK, Hostile("threads", seconds=0.5)).attempt.message == ""
 
 
-def test_workers_have_cpus_of_their_own() -> None:
+def test_workers_have_cpus_of_their_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Claims of other processes of this user lie in another folder."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("needs 2 CPUs")
     with Worker() as one, Worker() as two:
@@ -142,14 +148,22 @@ def test_workers_have_cpus_of_their_own() -> None:
         for worker in (one, two):
             worker.attempt(TASK, Fine())
             found.append(os.sched_getaffinity(process_of(worker)))
-    assert all(len(each) == 1 for each in found)
+    assert all(len(each) == 1 for each in found) and found[0] != found[1]
 
 
 def process_of(worker: Worker) -> int:
-    """The process that runs the solver: the child of the one we have started."""
-    assert worker._process is not None
-    (pid,) = children(worker._process.pid)
+    """The process that ran the last solver, a child of its keeper."""
+    last = list(worker._solvers.values())[-1]
+    assert last.keeper_id is not None
+    (pid,) = children(last.keeper_id)
+    assert pid == last.process_id
     return pid
+
+
+def all_processes(worker: Worker) -> set[int]:
+    """The keepers and their children."""
+    keepers = {child.keeper_id for child in worker.processes()} - {None}
+    return {pid for keeper in keepers if keeper for pid in (keeper, *children(keeper))}
 
 
 def test_the_peak_of_memory_is_that_of_the_run(worker: Worker) -> None:
@@ -176,13 +190,18 @@ def test_a_worker_that_cannot_start_is_one_line(monkeypatch: pytest.MonkeyPatch,
     """And not a crash of every run."""
     (tmp_path / "numpy.py").write_text("raise ImportError('broken')")
     monkeypatch.syspath_prepend(tmp_path)
+    close_servers()
     with Worker() as worker, pytest.raises(QcqpbenchError, match="died at its start: ImportError: broken"):
         worker.attempt(TASK, Fine())
 
 
 def test_a_keeper_killed_at_its_start_leaves_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "numpy.py").write_text("import os\nos.kill(os.getppid(), 9)\nos._exit(1)")
-    monkeypatch.syspath_prepend(tmp_path)
+    def fork_and_kill(*arguments: Any) -> forkserver.ForkedProcess:
+        keeper = forkserver.fork(*arguments)
+        keeper.send_signal(signal.SIGKILL)
+        return keeper
+
+    monkeypatch.setattr(child, "fork", fork_and_kill)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with Worker() as worker, pytest.raises(QcqpbenchError, match="died at its start: its keeper was killed"):
@@ -207,7 +226,8 @@ class Mine(Fine):
 
 {guard}
     with Worker() as worker:
-        print(worker.attempt(qcqpbench.problem("covariance_perceptron[m=3,p=3]"), Mine()).attempt.termination)
+        attempt = worker.attempt(qcqpbench.problem("covariance_perceptron[m=3,p=3]"), Mine()).attempt
+        print(attempt.termination, attempt.message)
 """)
     variables = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
     done = subprocess.run([sys.executable, script], env=variables, capture_output=True, text=True, check=False)
@@ -222,9 +242,9 @@ def test_a_wrong_start_is_wrong_usage(worker: Worker) -> None:
 def test_no_process_is_left() -> None:
     with Worker() as worker:
         worker.attempt(TASK, Fine())
-        process = worker._process
-        assert process is not None and process.poll() is None
-    assert process.poll() is not None
+        processes = all_processes(worker)
+        assert len(processes) == 4
+    assert not any(map(is_running, processes))
 
 
 def test_all_dies_with_the_driver() -> None:
@@ -241,6 +261,7 @@ Worker().attempt(qcqpbench.problem("covariance_perceptron[m=3,p=3]"), Hostile("d
         deadline = time.monotonic() + 60
         while "sleep" not in marked(mark).values() and time.monotonic() < deadline:
             time.sleep(0.02)
-        assert len(marked(mark)) == 4
+        # The driver, its fork server, the keeper, the solver's process and its daemon.
+        assert len(marked(mark)) == 5
         driver.kill()
     assert none_left(mark) == {}

@@ -16,10 +16,34 @@ TIMES = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=20)
 # --- scores ---
 
 
+GENERAL: dict[str, Any] = {"margin": None, "kappa_bar": None, "sense": "maximize"}
+
+
 def test_only_a_feasible_point_has_a_score() -> None:
-    assert metrics.score(row(kappa_bar=0.7)) == 0.7
-    assert metrics.score(row(point_status="infeasible", termination="optimal")) is None
+    assert metrics.score(row(**GENERAL, objective=0.7)) == 0.7
+    assert metrics.score(row(**GENERAL, objective=0.7, point_status="infeasible", termination="optimal")) is None
     assert metrics.score(lost()) is None
+
+
+def test_the_margin_of_a_task_counts_whatever_x_violated() -> None:
+    """It is that of W with unit rows, which violates nothing."""
+    assert metrics.score(row(kappa_bar=0.7)) == metrics.score(row(kappa_bar=0.7, point_status="infeasible")) == 0.7
+
+
+def test_what_overflowed_is_no_score_and_no_record() -> None:
+    """A feasible point whose objective is infinite says nothing; nor does a bound that is."""
+    facts: dict[str, Any] = {"margin": None, "kappa_bar": None, "sense": "maximize"}
+    good, endless = row(**facts, objective=3.0), row(**facts, objective=math.inf, bound=math.inf)
+    assert metrics.score(endless) is None and not metrics.is_solved(endless)
+    best = metrics.best_known([good, endless])
+    assert list(best.values()) == [3.0] and metrics.bounds([good, endless], best).least == {}
+    assert metrics.scales([row(margin=math.inf, kappa_bar=math.inf)]) == {}
+
+
+def test_a_claim_of_a_newer_version_is_not_false() -> None:
+    newer = row(termination="bored", point_status="none", kappa_bar=None, margin=None)
+    assert not metrics.is_false_claim(newer, {}, set())
+    assert metrics.meaning("bored") == "bored" != metrics.meaning("optimal")
 
 
 def test_the_sense_of_an_objective_counts() -> None:
@@ -41,7 +65,8 @@ def test_without_a_sense_there_is_a_solution_and_no_score() -> None:
         ({}, True),
         ({"kappa_bar": -0.1}, False),
         ({"kappa_bar": 0.0}, False),
-        ({"point_status": "infeasible"}, False),
+        ({"margin": None, "kappa_bar": None, "objective": 1.0, "point_status": "infeasible"}, False),
+        ({"point_status": "infeasible"}, True),
         ({"margin": None, "kappa_bar": None, "objective": 1.0}, True),
     ],
 )
@@ -50,7 +75,11 @@ def test_solved_is_what_was_verified(changes: dict[str, Any], solved: bool) -> N
 
 
 def test_best_known_is_of_feasible_points_of_all_solvers() -> None:
-    rows = [row(kappa_bar=0.4), row(solver="b", kappa_bar=0.6), row(solver="c", kappa_bar=9, point_status="infeasible")]
+    rows = [
+        row(**GENERAL, objective=0.4),
+        row(**GENERAL, solver="b", objective=0.6),
+        row(**GENERAL, solver="c", objective=9, point_status="infeasible"),
+    ]
     assert metrics.best_known(rows) == {rows[0]["problem_id"]: 0.6}
 
 
@@ -102,7 +131,7 @@ def test_the_time_to_a_score_is_when_it_was_reported() -> None:
 def test_what_was_reported_but_not_returned_does_not_count() -> None:
     trace = [(0.1, 0.99)]
     assert metrics.seconds_to(row(kappa_bar=0.5, trace=trace), 0.9) == math.inf
-    assert metrics.seconds_to(row(point_status="infeasible", trace=trace), 0.9) == math.inf
+    assert metrics.seconds_to(row(**GENERAL, objective=0.99, point_status="infeasible"), 0.9) == math.inf
 
 
 def test_restarts_pay_for_their_failures() -> None:

@@ -3,6 +3,7 @@
 import math
 import re
 import statistics
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from qcqpbench import theory
 from qcqpbench.report import html, markdown, verdict
 from qcqpbench.report.contents import contents
+from qcqpbench.report.facts import limits
 from tests.report_rows import Row, feasible, lost, many, results, row, table
 
 
@@ -202,7 +204,8 @@ def dishonest() -> list[Row]:
     made = []
     for k, problem in enumerate(problems(4)):
         made.append(row(problem, "honest", kappa_bar=1.0))
-        made.append(row(problem, "liar", kappa_bar=5.0, point_status="infeasible", termination="optimal", bound=0.1))
+        claims: dict[str, Any] = {"claimed_objective": 5.0, "termination": "optimal", "bound": 0.1}
+        made.append(row(problem, "liar", margin=None, kappa_bar=None, point_status="invalid", **claims))
         made.append(lost(problem=problem, solver="late", message="killed"))
         made += [row(problem, "choosy", kappa_bar=1.0, build_seconds=0.0, solve_seconds=0.01)] * (k == 0)
     return made
@@ -290,6 +293,12 @@ def test_a_problem_without_a_point_has_an_infinite_gap() -> None:
     rows = [row(first, "a"), lost(problem=second, solver="a"), row(first, "b"), row(second, "b")]
     lines = {line["solver"]: line["median gap"] for line in table(contents(results(rows)), "summary")}
     assert lines == {"a": None, "b": 0.0}
+
+
+def test_a_tolerance_that_is_not_the_usual_one_is_told() -> None:
+    assert limits([row(tolerance=1e-6)]) == "10 s a run, no memory limit, 1 thread"
+    told = "10 s a run, no memory limit, 1 thread, feasible to 1e-06 or 0.05"
+    assert limits([row(tolerance=1e-6), row(tolerance=0.05)]) == told
 
 
 def test_limits_that_differ_stand_in_every_row() -> None:

@@ -1,10 +1,8 @@
 """The report's section on problems that are not max-margin: gaps to best known values, computed again from the rows."""
 
-import contextlib
 import json
 import math
 import re
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from qcqpbench.cli import main
 from qcqpbench.report import html, markdown, read, verdict
 from qcqpbench.report.contents import contents
 from qcqpbench.report.tables import tables
+from tests.old_files import make_older
 from tests.report_rows import Row, general, many, results, row, table
 
 TASKS = ("summary", "bounds", "unsolved", "capacity", "sizes", "anytime", "targets", "profiles", "shift", "common")
@@ -226,9 +225,7 @@ def test_sense_and_size_are_of_the_problem(tmp_path: Path, capsys: pytest.Captur
     (line,) = table(contents(read([target])), "general-problems")
     assert (line["variables"], line["constraints"], line["sense"]) == (None, None, "maximize")
     assert line["best found"] == pytest.approx(2.0) and line["runs there"] == 2
-    with contextlib.closing(sqlite3.connect(target)) as connection:
-        connection.execute("ALTER TABLE run DROP COLUMN sense")
-        connection.execute("PRAGMA user_version = 4")
+    make_older(target, 4)
     found = contents(read([target]))
     assert found["general"]["problems"] == found["general"]["summary"] == found["false_rows"] == []
     name = tmp_path / "square.qplib"
@@ -252,3 +249,12 @@ def test_which_problems_are_general() -> None:
     pointless = row(solver="b", margin=None, kappa_bar=None, objective=1.0)
     made = [row(), pointless, general(), general("b.qplib", objective=None)]
     assert metrics.general(made) == {made[2]["problem_id"], made[3]["problem_id"]}
+
+
+def test_a_record_needs_the_usual_tolerance() -> None:
+    """A suite with a loose tolerance finds its points feasible, and none of them improves a published value."""
+    for violation, is_record in ((0.04, False), (1e-7, True)):
+        facts: dict[str, Any] = {"best_known": 3.0, "tolerance": 0.05, "relative_violation": violation}
+        found = contents(results([general(objective=2.0, **facts), general(objective=3.0, start=1, best_known=3.0)]))
+        assert any("Better than the best known value" in sentence for sentence in verdict(found)) is is_record
+        assert found["general"]["summary"][0]["better"] == is_record

@@ -30,26 +30,34 @@ from qcqpbench.runner import TRIES, LocalPool, Running
 from qcqpbench.status import Termination
 from qcqpbench.store import Store
 from tests.hostile import Hostile, Kind, install
-from tests.processes import MARK, none_left
+from tests.processes import marking, none_left
 
 SCRIPT = Path(sys.executable).with_name("qcqpbench")
 SPEC = "covariance_perceptron[m=3,p=3,seed=1]"
 TASK: Any = qcqpbench.problem(SPEC)
 THIS_TEST = f"runner-{os.getpid()}"
 
+pytestmark = pytest.mark.slow
+
 
 def job(solver: Any, start: int = 0, **limits: Any) -> Job:
-    return Job(SPEC, TASK.id, solver.spec, solver.version(), None, start, **limits)
+    return Job(SPEC, TASK.id, solver.spec, solver.identity(), solver.facts().formulation, start, **limits)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def with_mark() -> Iterator[None]:
+    with marking(THIS_TEST):
+        yield
+    assert none_left(THIS_TEST) == {}
 
 
 @pytest.fixture(autouse=True)
 def with_hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Worker processes know the hostile solver, and have our mark; none of them is left."""
+    """Worker processes know the hostile solver; none of them is left, only our own fork servers."""
     install(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path(__file__).parents[1]}")
-    monkeypatch.setenv(MARK, THIS_TEST)
     yield
     assert none_left(THIS_TEST) == {}
 
@@ -115,7 +123,6 @@ def test_leaving_ends_what_runs() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"problem_id": "0" * 64}, "is another problem here"),
         ({"version": "scipy 0.1"}, "asked for was 'scipy 0.1'"),
         ({"solver": "slqsp"}, "did you mean 'slsqp'"),
     ],
@@ -123,6 +130,12 @@ def test_leaving_ends_what_runs() -> None:
 def test_what_differs_on_the_worker_ends_the_run(change: dict[str, Any], message: str) -> None:
     with pytest.raises(QcqpbenchError, match=message):
         list(LocalPool().run([replace(job(solver("slsqp")), **change)]))
+
+
+def test_another_problem_on_the_worker_is_an_error_of_the_run() -> None:
+    (outcome,) = LocalPool().run([replace(job(solver("slsqp")), problem_id="0" * 64)])
+    assert outcome.attempt.termination is Termination.ERROR and outcome.attempt.point is None
+    assert "is another problem here" in outcome.attempt.message
 
 
 def test_an_error_in_the_jobs_is_raised() -> None:

@@ -98,11 +98,11 @@ def outcomes(draw: st.DrawFn) -> Outcome:
 
 
 def as_stored(value: Any) -> Any:
-    """What of a value survives: text that is Unicode, numbers that are finite and of 64 bits."""
+    """Return a value as it is read back: Unicode text, numbers of 64 bits, None for NaN."""
     if isinstance(value, str):
         return "".join("?" if "\ud800" <= each <= "\udfff" else each for each in value)
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        return None if math.isnan(value) else value
     return None if isinstance(value, int) and value >= 1 << 63 else value
 
 
@@ -121,7 +121,8 @@ def test_what_goes_in_comes_out(store: Store, each: Outcome) -> None:
     (row,) = (row for row in store.rows(all_rows=True) if row["id"] == id)
     assert (row["key"], row["begun"], row["worker"]) == (job.key, each.begun, as_stored(each.worker))
     for name in ("problem", "solver", "start", "seed", "time_limit", "memory_limit", "threads", "formulation"):
-        assert row[name] == as_stored(getattr(job, name)), name
+        value = getattr(job, name)
+        assert row[name] == (None if value == math.inf else as_stored(value)), name
     for name in (*FLOATS, "iterations", "message"):
         assert row[name] == as_stored(getattr(attempt, name)), name
     assert (row["termination"], row["point_status"]) == (attempt.termination.value, attempt.point_status.value)

@@ -12,7 +12,7 @@ from scipy.special import ndtr
 
 from qcqpbench import MaxMargin, problem, unit_rows
 from qcqpbench.cli import main
-from qcqpbench.figures import FORMATS, Data, measured
+from qcqpbench.figures import Data, measured
 from qcqpbench.figures.base import entry, grid
 from qcqpbench.store import Store
 from qcqpbench.study import STUDIES
@@ -22,8 +22,11 @@ from qcqpbench.study.optima import HYPERSTATIC, overlap, theory_active
 from qcqpbench.study.runs import runs
 from qcqpbench.suite import Settings, Suite, facts
 from qcqpbench.theory import covariance_kappa_bar, margin_integral
+from tests.drawn import Panel, assert_files_show, assert_painted, columns, power, spans
 from tests.figure_runs import COVARIANCE, NEEDS_MATPLOTLIB, raw, run, tiny
 
+# One process makes the runs that all tests here read.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("study")]
 FIGURES = STUDIES["finite-size"]
 
 
@@ -201,11 +204,86 @@ def test_outputs_compare_the_same_share_of_the_capacity(made: Path) -> None:
         assert line["kappa_bar_theory"] == pytest.approx(covariance_kappa_bar(p, line["m"], 3))
 
 
+def margins_panels(data: Data) -> list[Panel]:
+    """One limit beside the sizes has two points of its line and one of theory."""
+    sizes = data.of(kind="size", ensemble="paper")
+    loads = {line["load"]: line["kappa_bar_theory"] for line in sizes}
+    left = [(power(line["m"]), line["kappa_bar"]) for line in sizes] + [(0.0, value) for value in loads.values()]
+    limits = data.of(kind="limit")
+    ends = [line for line in limits if line["ensemble"] == "paper"]
+    bounds = [line for line in data.of(kind="bound", ensemble="paper") if line["m"] == 12]
+    return [
+        Panel(("m^(−2/3)", "margin κ̄"), left, guides=2 * len(ends)),
+        Panel(("load P̂", "κ̄∞ − theory"), columns([*limits, *bounds], "load", "difference"), shift=0.05),
+    ]
+
+
+def active_panels(data: Data) -> list[Panel]:
+    labels, theory = ("load P̂", "active / (2m − 1)"), data.of(ensemble="theory")
+    runs = [line for line in data.table if line["ensemble"] != "theory"]
+    ensembles = {line["ensemble"] for line in runs}
+    common = max(set.intersection(*({line["m"] for line in data.of(ensemble=each)} for each in ensembles)))
+    parts = data.of(ensemble="paper"), [line for line in runs if line["m"] == common]
+    return [
+        Panel(labels, columns([*theory, *lines], "load", "share"), bars=(1, spans(lines, "share"))) for lines in parts
+    ]
+
+
+def gaps_panels(data: Data) -> list[Panel]:
+    """At load 2, the larger of the two, all sizes; at the largest size both loads, with theory."""
+    lines = data.of(ensemble="paper")
+    largest = max(line["m"] for line in lines)
+    left = data.of(ensemble="paper", m=largest)
+    densities = columns(left, "gap", "density") + columns(left, "gap", "density_theory")
+    last = columns(data.of(ensemble="paper", load=2), "gap", "density")
+    return [Panel(("gap h", "density"), densities), Panel(("gap h", "density"), last, guides=2)]
+
+
+def overlaps_panels(data: Data) -> list[Panel]:
+    pairs, means = data.of(kind="pair", ensemble="paper"), data.of(kind="mean", ensemble="paper")
+    assert len({(line["m"], line["load"]) for line in pairs}) == 1
+    values = sorted(line["overlap"] for line in pairs)
+    return [
+        Panel(("overlap q", "share of pairs ≤ q"), [(q, (k + 1) / len(values)) for k, q in enumerate(values)]),
+        Panel(("load P̂", "mean overlap"), columns(means, "load", "overlap")),
+    ]
+
+
+def outputs_panels(data: Data) -> list[Panel]:
+    """Limits of both ensembles on the right; on the left those of one, beside its largest sizes and theory's curve."""
+    limits = data.of(kind="limit")
+    sizes = data.of(kind="size", ensemble="paper")
+    largest = {n: max(line["m"] for line in sizes if line["n"] == n) for n in {line["n"] for line in sizes}}
+    left = [line for line in sizes if line["m"] == largest[line["n"]]]
+    left += [line for line in limits if line["ensemble"] == "paper"]
+    x = "p (n−1)/(4m)"
+    return [
+        Panel((x, "margin κ̄"), columns(left, "fraction", "kappa_bar"), guides=101, shift=0.02),
+        Panel((x, "p (n−1) I(κ̄∞)/(4m)"), columns(limits, "fraction", "capacity_ratio"), shift=0.02),
+    ]
+
+
+PANELS = {
+    "margins": margins_panels,
+    "active": active_panels,
+    "gaps": gaps_panels,
+    "overlaps": overlaps_panels,
+    "outputs": outputs_panels,
+}
+
+
+@NEEDS_MATPLOTLIB
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_shows_its_table(made: Path, name: str) -> None:
+    data = shown(made, name)
+    assert_painted(FIGURES[name], data, PANELS[name](data))
+
+
 @NEEDS_MATPLOTLIB
 def test_the_command_draws_from_rows(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["study", "finite-size", "--quick", "-r", str(made), "-o", str(tmp_path)]) == 0
     for name in FIGURES:
-        assert all((tmp_path / f"{name}.{form}").stat().st_size > 1000 for form in FORMATS)
+        assert_files_show(tmp_path, FIGURES[name], PANELS[name](shown(made, name)))
         with (tmp_path / f"{name}.csv").open(encoding="utf-8") as file:
             assert len(list(csv.DictReader(file))) == len(shown(made, name).table)
     assert main(["study", "finite-sise"]) == 2

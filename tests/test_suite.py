@@ -70,7 +70,7 @@ def test_a_job_is_fully_said() -> None:
     spec = family(TASK).spec
     ipopt = solver("ipopt[formulation=min_norm]")
     expected = Job(
-        spec, qcqpbench.problem(TASK).id, ipopt.spec, ipopt.version(), "min_norm", 0, 5, 60.0, 1_500_000_000, 3
+        spec, qcqpbench.problem(TASK).id, ipopt.spec, ipopt.identity(), "min_norm", 0, 5, 60.0, 1_500_000_000, 3
     )
     first, second = suite.jobs()
     assert first == expected
@@ -300,10 +300,7 @@ def test_the_paper_suite_is_the_papers_figure() -> None:
     loads = {each["load"] for each in known}
     assert min(loads) == 0.25 and max(loads) == 4
     assert sorted((each["load"], each["seed"]) for each in known) == sorted(itertools.product(loads, range(5)))
-    starts = {
-        (entry.solver.name, entry.solver.parameters.get("formulation")): entry.settings.starts
-        for entry in suite.entries
-    }
+    starts = {(entry.solver.name, entry.solver.formulation): entry.settings.starts for entry in suite.entries}
     assert starts["ipopt", "min_norm"] == 10
     assert starts["soft_margin", None] == 10
     assert starts["qcqp", "min_norm"] == 5

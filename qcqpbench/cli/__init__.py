@@ -1,6 +1,8 @@
 """The command line: parses, calls the package, prints."""
 
 import argparse
+import importlib
+import io
 import os
 import sys
 import warnings
@@ -9,8 +11,18 @@ from typing import NoReturn
 
 from .. import __version__
 from ..errors import QcqpbenchError
-from . import best_known, drawing, explore, reporting, results, running, solving
 from .common import DONE, FAILED, INTERRUPTED, USAGE
+
+# Commands by the module that defines them; only the module of the command that is given is imported.
+COMMANDS = {
+    "explore": ("list", "theory", "convert"),
+    "solving": ("solve", "certify", "check"),
+    "running": ("run",),
+    "reporting": ("report",),
+    "drawing": ("figures", "study"),
+    "results": ("verify", "merge", "export", "sysinfo"),
+    "best_known": ("best-known",),
+}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -21,9 +33,13 @@ class _Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code: 0 done, 1 a run or a check failed, 2 wrong usage."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        # File names that are not UTF-8, and terminals without Greek letters: an escape is better than a traceback.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     warnings.formatwarning = lambda message, *_, **__: f"qcqpbench: {message}\n"
     try:
-        options = _parser().parse_args(words)
+        options = _parser(words).parse_args(words)
         code: int = options.command(options)
         sys.stdout.flush()
     except QcqpbenchError as error:
@@ -45,13 +61,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    """Return a parser for the command among the words; for all commands, if there is none."""
     parser = _Parser(
         prog="qcqpbench", description="Benchmarks of QCQP solvers on problems whose answer theory predicts."
     )
     parser.add_argument("--version", action="version", version=f"qcqpbench {__version__}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for group in (explore, solving, running, reporting, drawing, results, best_known):
-        group.add_commands(commands)
+    command = next((word for word in words if not word.startswith("-")), "")
+    for module in [name for name, defined in COMMANDS.items() if command in defined] or COMMANDS:
+        importlib.import_module(f".{module}", __package__).add_commands(commands)
     return parser

@@ -2,15 +2,16 @@
 
 import argparse
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..errors import require
-from ..figures import FIGURES, FORMATS, Figure, measured, prepare, save
+from ..figures import FIGURES, FORMATS, Figure, count_replaced, measured, mixed_versions, prepare, save
 from ..spec import nearest
 from ..store import Row, Store
 from ..study import STUDIES
-from .common import DONE, INTERRUPTED
+from .common import DONE, INTERRUPTED, rows_in_words
 from .running import fill
 
 
@@ -73,9 +74,14 @@ def _draw(figures: Mapping[str, Figure], folder_name: str, options: argparse.Nam
                 return INTERRUPTED
             with Store(results) as store:
                 rows_of[figure.suite] = measured(store, suite)
+                if count := count_replaced(store, suite):
+                    print(f"{results}: {rows_in_words(count)} left out: replaced by newer rows of the same runs")
         rows = rows_of[figure.suite]
         found = figure.suite is None or any(row["point"] is not None for row in rows)
         require(found, f"{results}: has no run with a point for the figure {name}")
-        save(figure, figure.data(rows), folder)
+        data = figure.data(rows)
+        if note := mixed_versions(rows):
+            data = replace(data, caption=f"{data.caption} {note}")
+        save(figure, data, folder)
         print(f"{folder / name}: {', '.join(FORMATS)}, csv", flush=True)
     return DONE

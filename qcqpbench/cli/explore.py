@@ -4,19 +4,20 @@ import argparse
 import json
 import math
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from .. import theory
-from ..errors import require
+from ..errors import QcqpbenchError, require
 from ..formats import FORMATS, write
 from ..formulations import FORMULATIONS, formulation
+from ..isolate import solver_facts
 from ..maxmargin import MaxMargin
 from ..qcqp import QCQP
-from ..registry import families, solvers
-from ..solver import Solver
-from ..spec import describe, parameters_of, spell
+from ..registry import families, solver_names
+from ..spec import ParameterFacts, describe_parameters, spell
 from ..status import Availability
 from ..suite import Suite, load_suite, suites
 from .common import DONE, problem_of
@@ -48,10 +49,11 @@ def add_commands(commands: Any) -> None:
 
 
 def _list(options: argparse.Namespace) -> int:
-    rows = [_describe_solver(kind) for kind in solvers().values()] if options.what == "solvers" else []
+    rows = [_describe_solver(name) for name in solver_names()] if options.what == "solvers" else []
     if options.what == "problems":
         rows = [
-            {"name": name, "about": _about(kind), "parameters": _parameters(kind)} for name, kind in families().items()
+            {"name": name, "about": _about(kind), "parameters": _parameters(describe_parameters(kind))}
+            for name, kind in families().items()
         ]
     if options.what == "suites":
         rows = [_describe_suite(load_suite(name)) for name in suites()]
@@ -69,18 +71,20 @@ def _list(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _describe_solver(kind: type[Solver]) -> dict[str, Any]:
-    solver = kind()
-    status, reason = solver.availability()
-    available = status is Availability.AVAILABLE
+def _describe_solver(name: str) -> dict[str, Any]:
+    try:
+        facts = solver_facts(name)
+    except QcqpbenchError as error:
+        return {"name": name, "version": f"{Availability.NOT_INSTALLED}: {error}"}
+    available = facts.availability is Availability.AVAILABLE
     return {
-        "name": kind.name,
-        "drives": kind.drives,
-        "version": solver.version() if available else f"{status}: {reason}",
-        "scope": f"{kind.scope}: {kind.scope.message}",
-        "accepts": "QCQP, MaxMargin" if kind.accepts is QCQP else "MaxMargin",
-        "citation": kind.citation,
-        "parameters": _parameters(kind),
+        "name": facts.name,
+        "drives": facts.drives,
+        "version": facts.version if available else f"{facts.availability}: {facts.reason}",
+        "scope": f"{facts.scope}: {facts.scope.message}",
+        "accepts": "QCQP, MaxMargin" if facts.takes_qcqps else "MaxMargin",
+        "citation": facts.citation,
+        "parameters": _parameters(facts.parameters),
     }
 
 
@@ -99,8 +103,8 @@ def _about(kind: type) -> str:
     return (sys.modules[kind.__module__].__doc__ or "").strip()
 
 
-def _parameters(kind: type) -> dict[str, dict[str, Any]]:
-    return {field.name: {"is": describe(hint), "default": field.default} for field, hint in parameters_of(kind)}
+def _parameters(parameters: Iterable[ParameterFacts]) -> dict[str, dict[str, Any]]:
+    return {each.name: {"is": each.type, "default": each.default} for each in parameters}
 
 
 def _theory(options: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..errors import QcqpbenchError
+from ..files import check_target, writing_text
 from .common import DONE
 
 
@@ -22,21 +22,23 @@ def add_commands(commands: Any) -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from ..report import contents, html, markdown, read, verdict  # noqa: PLC0415 (slow to import)
+    from ..report import HTML, MARKDOWN, contents, html, markdown, read, verdict  # noqa: PLC0415 (slow to import)
 
     suffix = Path(options.output or "").suffix
     form = options.format or ("md" if suffix == ".md" else "html")
+    kind = MARKDOWN if form == "md" else HTML
+    target = Path(options.output or f"report.{form}")
+    if options.output != "-":
+        # Before the files are read, which may take long.
+        check_target(target, kind)
     results = read(options.files)
     found = contents(results)
     text = (markdown if form == "md" else html)(results, found)
     if options.output == "-":
         sys.stdout.write(text)
         return DONE
-    target = Path(options.output or f"report.{form}")
-    try:
-        target.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise QcqpbenchError(f"{target}: cannot be written: {error.strerror or error}") from error
+    with writing_text(target, kind) as file:
+        file.write(text)
     print("\n".join(verdict(found)))
-    print(f"{target}: {len(results.rows)} runs, {len(text.encode()) / 1e6:.1f} MB")
+    print(f"{target}: {len(results.rows)} runs, {len(text.encode(errors='replace')) / 1e6:.1f} MB")
     return DONE

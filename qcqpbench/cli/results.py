@@ -5,11 +5,12 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from ..errors import MAX_MESSAGE_CHARACTERS
 from ..export import export
 from ..machine import machine
 from ..recheck import recheck
 from ..store import Store
-from .common import DONE, FAILED
+from .common import DONE, FAILED, rows_in_words, shown
 
 
 def add_commands(commands: Any) -> None:
@@ -36,35 +37,43 @@ def add_commands(commands: Any) -> None:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    rows = points = differences = 0
+    rows = points = differences = unchecked = 0
     with Store(options.file) as store:
         for checked in recheck(store):
             rows, points = rows + checked.rows, points + checked.points
             differences += len(checked.differences)
             for each in checked.differences:
-                if each.name == "problem":
-                    print(f"{each.found}: rows that cannot be verified: {checked.rows}")
-                    continue
-                start = f"{each.row['solver']} start {each.row['start']} on {checked.problem}"
-                print(f"run {each.row['id']}: {each.name} is {each.found!r}, stored is {each.stored!r} ({start})")
-    verdict = f"{differences} differ" if differences else "all as stored"
-    print(f"{options.file}: {rows} rows, {points} points judged again: {verdict}")
-    return FAILED if differences else DONE
+                start = f"{shown(each.row['solver'])} start {each.row['start']} on {shown(checked.problem)}"
+                stored = shown(repr(each.stored))
+                print(f"run {each.row['id']}: {each.name} is {each.found!r}, stored is {stored} ({start})")
+            for part in checked.unchecked:
+                unchecked += part.rows
+                print(f"could not be checked: {rows_in_words(part.rows)}: {part.reason[:MAX_MESSAGE_CHARACTERS]}")
+    parts = [f"{differences} differ"] if differences else []
+    parts += [f"could not be checked: {rows_in_words(unchecked)}"] if unchecked else []
+    print(f"{options.file}: {rows} rows, {points} points judged again: {', '.join(parts) or 'all as stored'}")
+    return FAILED if parts else DONE
 
 
 def _merge(options: argparse.Namespace) -> int:
+    counts = []
     for source in options.sources:
-        # All of them first: a wrong name should not leave half of them merged.
-        Store(source).close()
+        # All of them first: a wrong name, or a row that cannot be read, should not leave half of them merged.
+        with Store(source) as store:
+            counts.append(sum(1 for _ in store.rows(all_rows=True)))
     with Store(options.output, write=True) as store:
-        for source in options.sources:
-            print(f"{source}: {store.merge(source)} new rows", flush=True)
+        for source, count in zip(options.sources, counts, strict=True):
+            added = store.merge(source)
+            known = f", {count - added} left out: {options.output} has them already" if added < count else ""
+            print(f"{source}: {added} new rows{known}", flush=True)
     return DONE
 
 
 def _export(options: argparse.Namespace) -> int:
     with Store(options.file) as store:
-        print(f"{options.target}: {export(store, options.target, options.all)} rows")
+        count = export(store, options.target, options.all)
+        left_out = "" if options.all else str(store.left_out())
+    print(f"{options.target}: {count} rows" + (f"; left out: {left_out} (--all has them)" if left_out else ""))
     return DONE
 
 

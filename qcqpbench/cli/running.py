@@ -10,13 +10,13 @@ from contextlib import closing
 from dataclasses import asdict, replace
 from typing import Any
 
-from ..cluster import DaskPool
 from ..errors import require
+from ..isolate import solver_facts
 from ..job import Job
 from ..machine import machine
 from ..progress import Progress, labels, table
-from ..registry import solver
 from ..runner import LocalPool, Pool
+from ..spec import parse
 from ..store import Store
 from ..suite import Entry, Suite, expand_problem, load_suite
 from .common import DONE, FAILED, INTERRUPTED
@@ -41,6 +41,9 @@ def add_commands(commands: Any) -> None:
     command.add_argument("--timeout", type=float, metavar="S", help="seconds a run may take")
     command.add_argument("--memory", type=float, metavar="GB", help="memory a run may use")
     command.add_argument("--threads", type=int, metavar="N", help="BLAS and OpenMP threads of a run")
+    command.add_argument(
+        "--tolerance", type=float, metavar="T", help="relative violation up to which a point is feasible"
+    )
     command.add_argument("--seed", type=int, metavar="N", help="seed of the random starts")
     command.add_argument("-j", "--jobs", type=int, metavar="N", help="runs at a time (as many as there are CPUs)")
     command.add_argument(
@@ -55,9 +58,15 @@ def add_commands(commands: Any) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     suite = _suite(options)
-    given = {solver(text).spec: text for text in options.solver or ()}
+    given = {solver_facts(text).spec: text for text in options.solver or ()}
     title = f"{suite.name if not options.problem else 'run'} → {options.output}"
     return fill(options.output, suite, title, options.jobs, options.dask, options.force, given)
+
+
+def _dask_pool(address: str, jobs: int) -> Pool:
+    from ..cluster import DaskPool  # noqa: PLC0415 (slow to import)
+
+    return DaskPool(address, jobs)
 
 
 def fill(
@@ -76,7 +85,7 @@ def fill(
     threads = max(entry.settings.threads for entry in suite.entries)
     jobs = max(1, _cpus() // threads) if jobs is None else jobs
     require(jobs >= 1, f"-j {jobs} is not allowed; right is at least one")
-    pool: Pool = LocalPool(jobs) if dask is None else DaskPool(dask, jobs)
+    pool: Pool = LocalPool(jobs) if dask is None else _dask_pool(dask, jobs)
     specs = [entry.solver.spec for entry in suite.entries]
     names = labels(specs) | labels(suite.problems) | dict(given or {})
     before: set[str] = set()
@@ -119,7 +128,8 @@ def fill(
 
 def _suite(options: argparse.Namespace) -> Suite:
     """The suite, with what the options put in place of its parts."""
-    suite = load_suite(options.suite)
+    # A solver of another package is described by a process of its own: only those that are to run.
+    suite = load_suite(options.suite, [parse(spec)[0] for spec in options.solver] if options.solver else None)
     if options.problem:
         found = [each for text in options.problem for each in expand_problem(text)]
         # What solvers are left out on is said of the suite's own problems.
@@ -133,6 +143,7 @@ def _suite(options: argparse.Namespace) -> Suite:
         "time_limit": options.timeout,
         "memory_limit": options.memory,
         "threads": options.threads,
+        "tolerance": options.tolerance,
     }
     changes = {name: value for name, value in given.items() if value is not None}
     return replace(
@@ -143,7 +154,7 @@ def _suite(options: argparse.Namespace) -> Suite:
 
 def _entry(spec: str, suite: Suite) -> Entry:
     """A solver with the settings it has in the suite, or else those of the suite's first."""
-    chosen = solver(spec)
+    chosen = solver_facts(spec)
     for entry in suite.entries:
         if entry.solver.spec == chosen.spec:
             return replace(entry, named=True)

@@ -7,13 +7,13 @@ import math
 import sys
 from typing import Any
 
-from ..attempt import Attempt, blank, certify, random_start
+from ..attempt import Attempt, certify, check_accepts, random_start
 from ..conformance import check_solver
 from ..errors import QcqpbenchError, require
-from ..isolate import Worker
+from ..isolate import Worker, solver_facts
 from ..maxmargin import MaxMargin
-from ..registry import solver
 from ..status import Scope
+from ..verify import FEASIBILITY_TOLERANCE
 from .common import DONE, FAILED, cell, problem_of, width
 
 
@@ -26,6 +26,13 @@ def add_commands(commands: Any) -> None:
     command.add_argument("-r", "--starts", type=int, default=1, help="number of random starts (1)")
     command.add_argument(
         "--timeout", type=float, default=math.inf, metavar="S", help="seconds a run may take (no limit)"
+    )
+    command.add_argument(
+        "--tolerance",
+        type=float,
+        default=FEASIBILITY_TOLERANCE,
+        metavar="T",
+        help=f"relative violation up to which a point is feasible ({FEASIBILITY_TOLERANCE:g})",
     )
     command.add_argument("--json", action="store_true", help="print JSON")
     command.set_defaults(command=_solve)
@@ -49,10 +56,11 @@ def add_commands(commands: Any) -> None:
 def _solve(options: argparse.Namespace) -> int:
     require(options.starts >= 1, f"-r {options.starts} is not allowed; right is at least one start")
     require(options.timeout > 0, f"--timeout {options.timeout} is not allowed; right is a positive number of seconds")
+    require(options.tolerance >= 0, f"--tolerance must be 0 or more, got {options.tolerance}")
     task = problem_of(options.problem)
-    chosen = [(spec, solver(spec)) for spec in options.solver]
-    for _, each in chosen:
-        blank(task, each)
+    chosen = [(spec, solver_facts(spec)) for spec in options.solver]
+    for _, facts in chosen:
+        check_accepts(facts, task)
     attempts: list[Attempt] = []
     values = ["margin", "kappa_bar", "kappa_bar_theory"] if isinstance(task, MaxMargin) else ["objective"]
     if isinstance(task, MaxMargin) and task.held_out is not None:
@@ -66,8 +74,11 @@ def _solve(options: argparse.Namespace) -> int:
         print(f"{'solver':<{wide}}", *(f"{name:>{width(name)}}" for name in columns))
     try:
         with Worker() as worker:
-            for (spec, each), number in itertools.product(chosen, range(options.starts)):
-                attempt = worker.attempt(task, each, random_start(task, number), options.timeout).attempt
+            for (spec, facts), number in itertools.product(chosen, range(options.starts)):
+                isolated = worker.attempt(
+                    task, facts.spec, random_start(task, number), options.timeout, tolerance=options.tolerance
+                )
+                attempt = isolated.attempt
                 attempts.append(attempt)
                 if not options.json:
                     row = attempt.record() | {"start": number}

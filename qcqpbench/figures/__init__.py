@@ -4,7 +4,7 @@ A figure names the runs it needs as a suite; from their rows it makes a table, a
 alone, so that the table has every number the picture shows.
 """
 
-from .base import Data, Figure, measured
+from .base import Data, Figure, count_replaced, measured, mixed_versions
 from .capacity import CAPACITY
 from .information_capacity import INFORMATION_CAPACITY
 from .optimization import OPTIMIZATION
@@ -13,7 +13,7 @@ from .pattern_capacity import PATTERN_CAPACITY
 from .style import FORMATS, prepare, save
 from .training import TRAINING
 
-__all__ = ["FIGURES", "FORMATS", "Data", "Figure", "measured", "prepare", "save"]
+__all__ = ["FIGURES", "FORMATS", "Data", "Figure", "count_replaced", "measured", "mixed_versions", "prepare", "save"]
 
 # The longest runs come last.
 FIGURES = {

@@ -1,14 +1,19 @@
 """What a figure is, the runs it is made from, and what figures share: means over pattern sets, words for captions."""
 
+import contextlib
 import itertools
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ..errors import QcqpbenchError
 from ..family import pattern_count
+from ..isolate import solver_facts
+from ..job import is_file
 from ..metrics import was_run
-from ..registry import family, solver
+from ..registry import family
 from ..spec import parse, spell
 from ..store import Row, Store
 from ..suite import Entry, Settings, Suite, facts
@@ -65,27 +70,73 @@ def grid(name: str, **parameters: Any) -> list[str]:
 
 def entry(spec: str, settings: Settings, **where: Any) -> Entry:
     """A solver, on those problems alone whose parameters have these values."""
-    return Entry(solver(spec), settings, {name: [value] for name, value in where.items()})
+    return Entry(solver_facts(spec), settings, {name: [value] for name, value in where.items()})
 
 
 def measured(store: Store, suite: Suite) -> list[Row]:
     """The rows of a suite's solvers on its problems, from however many starts, of each run the newest.
 
-    Solvers go by their series, so that rows count whose settings are no longer those of the suite. Each row has it, the
-    solver's scope, the run's point, and as facts the problem's name and parameters, p, n and the load among them.
+    Solvers go by their series, so that rows count whose settings are no longer those of the suite; specs without a
+    parameter that was added since count as if they had its default. Each row has its series, the solver's scope, the
+    run's point, and as facts the problem's name and parameters, p, n and the load among them.
     """
+    newest = {_run(row): row for row in _of_suite(store, suite)}
+    return [row | {"facts": _facts(row["problem"]), "point": store.point(row["id"])} for row in newest.values()]
+
+
+def count_replaced(store: Store, suite: Suite) -> int:
+    """Return how many rows of a suite `measured` leaves out because there are newer ones of the same runs."""
+    runs = list(map(_run, _of_suite(store, suite)))
+    return len(runs) - len(set(runs))
+
+
+def _of_suite(store: Store, suite: Suite) -> Iterator[Row]:
+    """Yield all rows of a suite's solvers on its problems that were run, the oldest first."""
     scopes = {
         (text, series(each.solver.spec)): each.solver.scope
         for each in suite.entries
         for text in suite.problems
         if each.takes(text)
     }
-    newest: dict[tuple[Any, ...], Row] = {}
-    for row in store.rows(order="begun"):
-        kind = row["problem"], series(row["solver"])
+    spellings = _Spellings(suite)
+    for row in store.rows(all_rows=True, order="begun"):
+        kind = spellings.problem(row["problem"]), series(spellings.solver(row["solver"]))
         if kind in scopes and was_run(row):
-            newest[*kind, row["seed"], row["start"]] = row | {"series": kind[1], "scope": scopes[kind]}
-    return [row | {"facts": _facts(row["problem"]), "point": store.point(row["id"])} for row in newest.values()]
+            yield row | {"problem": kind[0], "series": kind[1], "scope": scopes[kind]}
+
+
+def _run(row: Row) -> tuple[Any, ...]:
+    return row["problem"], row["series"], row["seed"], row["start"]
+
+
+def mixed_versions(rows: Iterable[Row]) -> str:
+    """Return a sentence on the series whose rows are of several versions of a solver; empty if there are none."""
+    versions: dict[str, set[str]] = {}
+    for row in rows:
+        versions.setdefault(row["series"], set()).add(row["version"])
+    several = [f"{name} ({'; '.join(sorted(each))})" for name, each in versions.items() if len(each) > 1]
+    return f"Runs of several versions, the newest of each run: {', '.join(several)}." if several else ""
+
+
+class _Spellings:
+    """The specs of rows as the classes of a suite spell them now; what they do not know stays as it is."""
+
+    def __init__(self, suite: Suite) -> None:
+        self._solvers = {entry.solver.name for entry in suite.entries}
+        self._families = {parse(text)[0] for text in suite.problems if not is_file(text)}
+        self.problem = cache(self._problem)
+        self.solver = cache(self._solver)
+
+    def _problem(self, spec: str) -> str:
+        with contextlib.suppress(QcqpbenchError):
+            if not is_file(spec) and parse(spec)[0] in self._families:
+                return family(spec).spec
+        return spec
+
+    def _solver(self, spec: str) -> str:
+        with contextlib.suppress(QcqpbenchError):
+            return solver_facts(spec).spec if parse(spec)[0] in self._solvers else spec
+        return spec
 
 
 def _facts(problem: str) -> dict[str, Any]:
@@ -118,8 +169,11 @@ def spread(name: str, values: Sequence[float]) -> dict[str, float]:
 
 
 def series(spec: str) -> str:
-    """What pictures call a solver."""
-    name, parameters = parse(spec)
+    """Return what pictures call a solver; a spec that cannot be read is its own name."""
+    try:
+        name, parameters = parse(spec)
+    except QcqpbenchError:
+        return spec
     names = {"soft_margin": "soft margin", "qcqp": parameters.get("improve", "").upper()}
     names["ipopt"] = f"IPOPT {parameters.get('formulation', '').replace('_', '-')}"
     names["gip"] = ONE_PATH if parameters.get("starts") == "1" else "gip"

@@ -9,9 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import QcqpbenchError, require
+from ..files import magic, text_matching, writing, writing_text
 from .base import Axes, Data, Figure, Table
 
 FORMATS = ("pdf", "svg", "png")
+_KINDS = {
+    "pdf": magic("a PDF file", b"%PDF"),
+    "svg": text_matching("an SVG image", r"\A\s*<(\?xml|!doctype svg|svg)\b"),
+    "png": magic("a PNG image", b"\x89PNG"),
+    "csv": text_matching("a CSV table", r"\A\w+(,\w+)*\r?\n"),
+}
 
 # Okabe and Ito's colours, which most colour-blind readers tell apart; black is for theory.
 BLACK, GREY, PALE, RED = "#000000", "#8c8c8c", "#e3e3e3", "#C1272D"
@@ -72,7 +79,7 @@ def prepare(folder: Path) -> None:
 def save(figure: Figure, data: Data, folder: Path) -> None:
     """Write the picture in all FORMATS, and its numbers as CSV, into a folder."""
     _draw(figure, data, folder)
-    with (folder / f"{figure.name}.csv").open("w", encoding="utf-8", newline="") as file:
+    with writing_text(folder / f"{figure.name}.csv", _KINDS["csv"]) as file:
         columns = dict.fromkeys(name for line in data.table for name in line)
         writer = csv.DictWriter(file, columns, lineterminator="\n")
         writer.writeheader()
@@ -101,7 +108,8 @@ def _draw(figure: Figure, data: Data, folder: Path) -> None:
         at = (_MARGIN / _WIDTH, _MARGIN / height)
         picture.text(*at, "\n".join(lines), fontsize=_SMALL, va="bottom", linespacing=1.4)
         for form in FORMATS:
-            picture.savefig(folder / f"{figure.name}.{form}", format=form, metadata=_METADATA[form])
+            with writing(folder / f"{figure.name}.{form}", _KINDS[form]) as file:
+                picture.savefig(file, format=form, metadata=_METADATA[form])
 
 
 def curve(panel: Axes, lines: Table, x: str, y: str, style: str = "-", **look: Any) -> None:

@@ -21,7 +21,8 @@ from typing import IO
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import QcqpbenchError, require
+from ..errors import require
+from ..files import text_matching, writing_text
 from ..maxmargin import MaxMargin
 from ..qcqp import QCQP, Sense, Vector
 from ._common import qcqp_only
@@ -81,10 +82,8 @@ def write_point(x: ArrayLike, problem: QCQP, path: str | Path) -> None:
     require(fits, f"a point of this problem is {problem.n_variables} finite numbers")
     lines = [f"objvar {float(problem.objective(point))!r}"]
     lines += [f"x{k + 2} {float(point[k])!r}" for k in np.flatnonzero(point)]
-    try:
-        Path(path).write_text("\n".join(lines) + "\n", encoding="ascii")
-    except OSError as error:
-        raise QcqpbenchError(f"{path}: cannot be written: {error.strerror or error}") from error
+    with writing_text(path, text_matching("a .sol file", r"^\s*objvar\b")) as file:
+        file.write("\n".join(lines) + "\n")
 
 
 # --- reading ---

@@ -45,7 +45,14 @@ def contents(results: Results) -> dict[str, Any]:
         "false_rows": [k for k, row in enumerate(facts.rows) if facts.is_false(row)],
         "machines": results.machines,
         "micro": results.micro,
+        "left_out": left_out(results),
     }
+
+
+def left_out(results: Results) -> str:
+    """Return how many rows of the files are not in the report, and why; empty if there are none."""
+    repeated = f"{results.repeated} that stand in several files" if results.repeated else ""
+    return ", ".join(filter(None, [str(results.left_out), repeated]))
 
 
 def _solvers(facts: Facts) -> list[dict[str, Any]]:
@@ -225,7 +232,7 @@ def _statuses(facts: Facts) -> list[dict[str, Any]]:
         {
             "solver": name,
             "termination": termination,
-            "claim": metrics.TERMINATIONS[termination].message,
+            "claim": metrics.meaning(termination),
             "point_status": status,
             "runs": len(rows),
             "solved": sum(map(metrics.is_solved, rows)),

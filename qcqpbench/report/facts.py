@@ -10,6 +10,7 @@ from ..errors import QcqpbenchError
 from ..job import is_file
 from ..metrics import Row
 from ..spec import parse, spell
+from ..verify import FEASIBILITY_TOLERANCE
 
 _VARIED = ("load", "p", "seed", "m")
 
@@ -54,16 +55,21 @@ def place(problem: str) -> dict[str, Any]:
 
 def limits(rows: Iterable[Row]) -> str:
     """The limits of some runs in words."""
-    values: dict[str, set[Any]] = {"time_limit": set(), "memory_limit": set(), "threads": set()}
+    values: dict[str, set[Any]] = {"time_limit": set(), "memory_limit": set(), "threads": set(), "tolerance": set()}
     for row in rows:
         for name, seen in values.items():
             seen.add(row[name])
-    seconds, memory, threads = (sorted(seen, key=lambda value: value or math.inf) for seen in values.values())
+    seconds, memory, threads, tolerances = (
+        sorted(seen, key=lambda value: value or math.inf) for seen in values.values()
+    )
+    usual = {*tolerances} <= {None, FEASIBILITY_TOLERANCE}
+    told = () if usual else (f"feasible to {' or '.join(f'{each:g}' for each in tolerances if each is not None)}",)
     return ", ".join(
         (
             " or ".join("no time limit" if each is None else f"{each:g} s" for each in seconds) + " a run",
             " or ".join("no memory limit" if each is None else f"{each / 1e9:.3g} GB" for each in memory),
             " or ".join(map(str, threads)) + (" thread" if threads == [1] else " threads"),
+            *told,
         )
     )
 

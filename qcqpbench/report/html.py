@@ -8,13 +8,16 @@ from html import escape
 from importlib import resources
 from typing import Any
 
+from ..files import text_matching
 from ..metrics import Row
 from .contents import contents
 from .markdown import machine
 from .sources import Results
-from .tables import Table, show, tables
+from .tables import MAX_CELL_CHARACTERS, Table, show, tables
 from .verdict import verdict
 
+# What a file must look like to be replaced by a page.
+KIND = text_matching("an HTML report of qcqpbench", r"\A\s*<!doctype html>[^\0]{0,2000}<title>qcqpbench report</title>")
 # Characters of a cell that may take more than a line.
 _LONG = 70
 _SCRIPTS = ("plot.js", "table.js", "page.js")
@@ -68,9 +71,11 @@ def _json(value: Any) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """Floats to six digits, null for what is not finite."""
+    """Return a value with floats to six digits, null for what is not finite, and text of limited length."""
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else None
+    if isinstance(value, str):
+        return value[:MAX_CELL_CHARACTERS]
     if isinstance(value, dict):
         return {key: _finite(each) for key, each in value.items()}
     return [_finite(each) for each in value] if isinstance(value, list | tuple) else value
@@ -101,6 +106,11 @@ def _table(table: Table) -> str:
 
 def _cell(value: Any) -> str:
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return f'<td class="number" data-value="{value!r}">{escape(show(value))}</td>'
+        return f'<td class="number" data-value="{_number(value)}">{escape(show(value))}</td>'
     text = show(value)
     return f"<td{' class=long' if len(text) > _LONG else ''}>{escape(text)}</td>"
+
+
+def _number(value: float) -> str:
+    """Return a number as JavaScript reads it."""
+    return f"{value!r}" if math.isfinite(value) else str(value).replace("inf", "Infinity").replace("nan", "NaN")

@@ -3,10 +3,14 @@
 import re
 from typing import Any
 
+from ..files import magic
 from .contents import contents
 from .sources import Results
 from .tables import Table, show, tables
 from .verdict import verdict
+
+# What a file must look like to be replaced by a report.
+KIND = magic("a Markdown report of qcqpbench", b"# qcqpbench report\n")
 
 
 def markdown(results: Results, found: dict[str, Any] | None = None) -> str:

@@ -1,8 +1,10 @@
 """What a report is about: rows of results files, with κ̄ along their traces, and pytest-benchmark's results."""
 
+import contextlib
 import json
 import math
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,15 +13,17 @@ import numpy as np
 
 from ..best_known import known as best_known
 from ..errors import QcqpbenchError, require
-from ..job import is_file, is_stored, load_problem
+from ..isolate import problem_apart
+from ..job import is_file, is_stored
 from ..maxmargin import MaxMargin, unit_rows
 from ..metrics import was_run
 from ..progress import labels
 from ..qcqp import QCQP
-from ..registry import solvers
+from ..registry import shipped_solvers
+from ..solver import Solver
 from ..spec import parse
 from ..status import Scope
-from ..store import Array, Row, Store
+from ..store import Array, LeftOut, Row, Store
 
 
 @dataclass(frozen=True)
@@ -29,12 +33,16 @@ class Results:
     rows       as `metrics` takes them, of each job the newest, in the same order whatever order they were run in
     machines   what is known of each (facts), and the commands given there; a row's `machine` is its place here
     micro      pytest-benchmark's results
+    left_out   rows that were read and do not count
+    repeated   rows that stand in several of the files
     """
 
     files: tuple[str, ...]
     rows: list[Row]
     machines: list[dict[str, Any]]
     micro: list[dict[str, Any]] = field(default_factory=list)
+    left_out: LeftOut = field(default_factory=LeftOut)
+    repeated: int = 0
 
 
 def read(paths: Sequence[str | Path]) -> Results:
@@ -43,31 +51,60 @@ def read(paths: Sequence[str | Path]) -> Results:
     What runs reported on the way is judged too; each problem with a trace is made anew for it.
     """
     require(len(paths) > 0, "a report needs at least one results file")
-    rows: dict[str, Row] = {}
+    rows: dict[tuple[Any, ...], Row] = {}
     machines: list[dict[str, Any]] = []
     micro: list[dict[str, Any]] = []
-    for path in map(Path, paths):
-        if path.suffix == ".json":
-            found, machine = _pytest_benchmark(path)
-            micro += found
-            _place(machine, machines)
-            continue
-        with Store(path) as store:
-            places = {id: _place(call, machines) for id, call in store.invocations().items()}
-            new = []
-            for row in store.rows():
-                row["machine"] = places[row["invocation"]]
-                known = rows.get(row["key"])
-                if known is None or known["termination"] == "skipped" or row["begun"] > known["begun"]:
-                    rows[row["key"]] = row
-                    new.append(row)
-            _add_traces(store, new)
+    repeated = 0
+    with contextlib.ExitStack() as stack:
+        stores: list[Store] = []
+        for path in map(Path, paths):
+            if path.suffix == ".json":
+                benchmarks, machine, command = _pytest_benchmark(path)
+                micro += benchmarks
+                _place(machine, command, machines)
+                continue
+            stores.append(stack.enter_context(Store(path)))
+            calls = stores[-1].invocations()
+            for row in stores[-1].rows(all_rows=True):
+                call = calls[row["invocation"]]
+                # The same in every file that the run was merged into.
+                name = call["uid"], row["number"], row["key"], row["begun"]
+                repeated += name in rows
+                rows.setdefault(name, row | {"file": len(stores) - 1, "command": call["command"]})
+        kept, left_out = _newest(list(rows.values()))
+        for row in kept:
+            row["machine"] = _place(row["machine"], row["command"], machines)
+        for number, store in enumerate(stores):
+            _add_traces(store, [row for row in kept if row["file"] == number])
     order = ("problem", "solver", "version", "seed", "start", "key")
-    ordered = sorted(rows.values(), key=lambda row: [row[name] for name in order])
+    ordered = sorted(kept, key=lambda row: [row[name] for name in order])
     _add_kinds(ordered)
     _add_names(ordered)
     _add_best_known(ordered)
-    return Results(tuple(Path(path).name for path in paths), ordered, machines, micro)
+    files = tuple(os.fsencode(Path(path).name).decode(errors="backslashreplace") for path in paths)
+    return Results(files, ordered, machines, micro, left_out, repeated)
+
+
+def _newest(rows: Sequence[Row]) -> tuple[list[Row], LeftOut]:
+    """Return the rows that count, by the rules of the view `latest` of a results file, and how many do not."""
+    by_age = sorted(rows, key=lambda row: float(row["begun"]))
+    by_key: dict[Any, Row] = {}
+    by_run: dict[Any, Row] = {}
+    for row in by_age:
+        for newest, name in ((by_key, row["key"]), (by_run, _run(row))):
+            if was_run(row) or name not in newest or not was_run(newest[name]):
+                newest[name] = row
+    counting = {id(row) for row in by_key.values() if was_run(row) or by_run[_run(row)] is row}
+    kept = [row for row in rows if id(row) in counting]
+    rest = [row for row in rows if id(row) not in counting]
+    replaced = sum(map(was_run, rest))
+    return kept, LeftOut(replaced=replaced, skipped=len(rest) - replaced)
+
+
+def _run(row: Row) -> tuple[Any, ...]:
+    """Return what tells a run from others, whatever the version of its solver."""
+    names = ("problem_id", "solver", "start", "seed", "threads", "time_limit", "memory_limit")
+    return tuple(row[name] for name in names)
 
 
 def _add_names(rows: Iterable[Row]) -> None:
@@ -75,6 +112,8 @@ def _add_names(rows: Iterable[Row]) -> None:
     problems = labels({row["problem"] for row in rows if is_file(row["problem"]) or _name(row["problem"])})
     names = {row["solver"]: _name(row["solver"]) for row in rows}
     short = labels({spec for spec, name in names.items() if name})
+    # Rows before schema 6 do not say it. Solvers of other packages are not imported for a report.
+    scopes = {name: str(kind.scope) for name, kind in _shipped_solvers(rows).items()}
     versions: dict[str, set[str]] = {}
     for row in rows:
         if was_run(row):
@@ -83,7 +122,12 @@ def _add_names(rows: Iterable[Row]) -> None:
         several = len(versions.get(row["solver"], ())) > 1
         row["problem_label"] = problems.get(row["problem"], row["problem"])
         row["label"] = f"{short.get(row['solver'], row['solver'])}{' ' + row['version'] if several else ''}"
-        row["scope"] = str(getattr(solvers().get(names[row["solver"]]), "scope", Scope.LOCAL))
+        row["scope"] = row["scope"] or scopes.get(names[row["solver"]], str(Scope.LOCAL))
+
+
+def _shipped_solvers(rows: Iterable[Row]) -> Mapping[str, type[Solver]]:
+    """Return the solvers that come with qcqpbench, if a row does not say its solver's scope."""
+    return {} if all(row["scope"] for row in rows) else shipped_solvers()
 
 
 def _add_best_known(rows: Iterable[Row]) -> None:
@@ -101,15 +145,15 @@ def _name(spec: str) -> str:
         return ""
 
 
-def _place(call: Row, machines: list[dict[str, Any]]) -> int:
-    """Where the machine of a call of the program stands among the machines, with the call's command."""
-    known = next((each for each in machines if each["facts"] == call["machine"]), None)
-    if known is None:
-        known = {"facts": call["machine"], "commands": []}
-        machines.append(known)
-    if call["command"] not in known["commands"]:
-        known["commands"].append(call["command"])
-    return machines.index(known)
+def _place(facts: dict[str, Any], command: str, machines: list[dict[str, Any]]) -> int:
+    """Return where a machine stands among the machines, adding it and the command if they are new."""
+    known = [each["facts"] for each in machines]
+    if facts not in known:
+        machines.append({"facts": facts, "commands": []})
+    place = known.index(facts) if facts in known else len(known)
+    if command not in machines[place]["commands"]:
+        machines[place]["commands"].append(command)
+    return place
 
 
 def _add_traces(store: Store, rows: Iterable[Row]) -> None:
@@ -122,7 +166,7 @@ def _add_traces(store: Store, rows: Iterable[Row]) -> None:
         if not reported:
             continue
         try:
-            task = load_problem(spec)
+            task = problem_apart(spec)
         except QcqpbenchError:
             # A file that is not here, a family that is not installed.
             continue
@@ -135,7 +179,9 @@ def _add_traces(store: Store, rows: Iterable[Row]) -> None:
 def _judged(task: MaxMargin, trace: Iterable[tuple[float, Array]]) -> list[tuple[float, float]]:
     """(seconds, κ̄) of the points of a trace whose rows have directions; their lengths are not what counts."""
     points = [
-        (at, W) for at, W in trace if W.shape == (task.n, task.m) and np.isfinite(W).all() and W.any(axis=1).all()
+        (at, W)
+        for at, W in trace
+        if W.shape == (task.n, task.m) and np.isfinite([at, *W.flat]).all() and W.any(axis=1).all()
     ]
     if not points:
         return []
@@ -172,15 +218,15 @@ def _add_kinds(rows: Sequence[Row]) -> None:
 def _made(problem: str, id: str, is_task: bool) -> MaxMargin | QCQP | None:
     """The problem, if it can be made here and is still the same; a task only if it is read from a file."""
     try:
-        made = load_problem(problem) if not is_task or is_stored(problem) else None
+        made = problem_apart(problem) if not is_task or is_stored(problem) else None
     except QcqpbenchError:
         # A file that is not here, a family that is not installed.
         return None
     return made if made is not None and made.id == id else None
 
 
-def _pytest_benchmark(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Its benchmarks, and the machine as a results file has it."""
+def _pytest_benchmark(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any], str]:
+    """Return its benchmarks, the machine as a results file has it, and what stands for the command."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         machine, commit = content.get("machine_info") or {}, content.get("commit_info") or {}
@@ -191,7 +237,7 @@ def _pytest_benchmark(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]
             "commit": commit.get("id"),
             "dirty": commit.get("dirty"),
         }
-        return [
+        benchmarks = [
             {
                 "name": str(each["name"]),
                 "group": str(each.get("group") or ""),
@@ -204,6 +250,7 @@ def _pytest_benchmark(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]
                 ),
             }
             for each in content["benchmarks"]
-        ], {"machine": facts, "command": f"pytest-benchmark, {path.name}"}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        ]
+        return benchmarks, facts, f"pytest-benchmark, {path.name}"
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise QcqpbenchError(f"{path}: this is no JSON of pytest-benchmark ({type(error).__name__})") from error

@@ -5,6 +5,8 @@ from typing import Any
 
 from .timing import RATIOS, SECONDS
 
+# Of text in a cell: files may come from anywhere.
+MAX_CELL_CHARACTERS = 2000
 _LEVELS = (*(f"{each}×" for each in RATIOS), *(f"{each:g} s" for each in SECONDS))
 _WITHIN = (
     "The share of the problems on which the solver is within so many times the least time of any, and within so many "
@@ -35,7 +37,8 @@ def show(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.10g}" if isinstance(value, Long) else f"{value:.4g}"
-    return str(value)
+    text = str(value)
+    return text if len(text) <= MAX_CELL_CHARACTERS else f"{text[:MAX_CELL_CHARACTERS]}…"
 
 
 def percent(value: float | None) -> str:
@@ -279,8 +282,8 @@ def _general_problems(general: dict[str, Any]) -> Table:
         "any run, by: the solvers that have it to 0.0001. Gaps are positive if it is worse than the best known and "
         "negative if it is better; the relative one is over max(1, |best known|). runs there: at the best known to "
         "0.0001. The violations are of the point found, or, with no feasible one, of the point that misses least; a "
-        "point is feasible if it misses no constraint by more than the solver's tolerance (1e-6 for most), relative to "
-        "max(1, |bound of the constraint|). median s: of whole runs. An empty size: the problem "
+        "point is feasible if it misses no constraint by more than the suite's tolerance (1e-6 by default), relative "
+        "to max(1, |bound of the constraint|). median s: of whole runs. An empty size: the problem "
         "cannot be read here.",
     )  # fmt: skip
 

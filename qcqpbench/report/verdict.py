@@ -27,6 +27,7 @@ def verdict(contents: dict[str, Any]) -> list[str]:
     said += _unknown(contents["unknown_sense"])
     said += [*_claims(contents), *_missing(contents)]
     said += [_limits(contents)] if margins or general else []
+    said += [f"Rows left out: {contents['left_out']}."] if contents["left_out"] else []
     said += _micro(contents["micro"])
     return said or ["No solver was run."]
 
@@ -140,7 +141,7 @@ def _general(found: dict[str, Any], beside_tasks: bool) -> list[str]:
     better = [
         f"{each['found']:.10g} on {each['problem']} by {_some(each['solvers'])}, was {each['published']:.10g}"
         for each in found["problems"]
-        if each["published"] is not None and each["relative_gap"] is not None and each["relative_gap"] < -metrics.SAME
+        if each["record"]
     ]
     said += [f"Better than the best known value: {_some(better, '; ')}."] if better else []
     fast = [line for line in found["summary"] if line["reached"]]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ..errors import require
 from ..figures.base import grid
-from ..registry import solver
+from ..isolate import solver_facts
 from ..store import Row
 from ..suite import Entry, Settings, Suite, facts
 
@@ -66,14 +66,14 @@ def runs(quick: bool) -> Suite:
 
 def _entries(size: Size) -> Iterator[Entry]:
     at = {"m": [size.m]}
-    yield Entry(solver("gip"), Settings(size.runs, time_limit=_LIMIT), at)
+    yield Entry(solver_facts("gip"), Settings(size.runs, time_limit=_LIMIT), at)
     if size.paths:
         some = at | {"load": _PATH_LOADS, "seed": range(_PATH_SETS)}
-        yield Entry(solver("gip[starts=1]"), Settings(size.paths, time_limit=_LIMIT), some)
+        yield Entry(solver_facts("gip[starts=1]"), Settings(size.paths, time_limit=_LIMIT), some)
     if size.certified:
         low = [load for load in _LOADS if load <= size.certified_to]
         some = at | {"load": low, "seed": range(size.certified)}
-        yield Entry(solver("certificate"), Settings(time_limit=_LIMIT), some)
+        yield Entry(solver_facts("certificate"), Settings(time_limit=_LIMIT), some)
 
 
 def nominal(row: Row) -> Row:

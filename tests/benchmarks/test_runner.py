@@ -31,7 +31,7 @@ def test_overhead(benchmark: Any) -> None:
     """The median of what a trivial run takes over the solver's own time, against 5 ms."""
     task, solver = qcqpbench.problem(SPEC), Hostile()
     limits: dict[str, Any] = {"time_limit": 60.0, "memory_limit": 4 * 10**9}
-    jobs = [Job(SPEC, task.id, solver.spec, solver.version(), None, number, **limits) for number in range(RUNS)]
+    jobs = [Job(SPEC, task.id, solver.spec, solver.identity(), None, number, **limits) for number in range(RUNS)]
     overheads = []
     with Worker() as worker:
         worker.run(jobs[0])
@@ -49,7 +49,7 @@ def test_a_pool_of_two(benchmark: Any) -> None:
     task, solver = qcqpbench.problem(SPEC), Hostile()
 
     def run() -> list[Outcome]:
-        jobs = (Job(SPEC, task.id, solver.spec, solver.version(), None, number) for number in range(RUNS))
+        jobs = (Job(SPEC, task.id, solver.spec, solver.identity(), None, number) for number in range(RUNS))
         return list(LocalPool(2).run(jobs))
 
     begin = time.perf_counter()

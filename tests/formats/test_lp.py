@@ -191,6 +191,7 @@ def test_mistakes(tmp_path: Path, old: str, new: str, line: int, message: str) -
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.solver
 def test_a_bare_constant_is_another_problem_to_gurobi(tmp_path: Path) -> None:
     """Why it is written as a variable."""
     path = tmp_path / "a.lp"

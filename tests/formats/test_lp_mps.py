@@ -13,6 +13,7 @@ from scipy import sparse
 from qcqpbench import QCQP, QcqpbenchError, problem, read, write
 from tests.formats.others import PROGRAMS, assert_agree, read_by, written_by
 from tests.formats.samples import TINY, assert_same, edges, larger, qcqps, tame
+from tests.outside import QPLIB, absence
 
 SUFFIXES = [".lp", ".mps"]
 # In these files 1e20 is infinite, and coefficients are halved or doubled.
@@ -67,6 +68,7 @@ def test_tiny_problems(file: Path, first: QCQP) -> None:
     assert (second.variable_names, second.constraint_names) == (first.variable_names, first.constraint_names)
 
 
+@pytest.mark.solver
 @pytest.mark.parametrize("first", TINY.values(), ids=TINY)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_others_read_tiny_problems(file: Path, name: str, first: QCQP) -> None:
@@ -74,6 +76,7 @@ def test_others_read_tiny_problems(file: Path, name: str, first: QCQP) -> None:
     assert_agree(first, read_by(name, file))
 
 
+@pytest.mark.solver
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("name", PROGRAMS)
 @given(first=qcqps(tame, tame))
@@ -90,6 +93,7 @@ def test_others_read_the_same_problem(
 _ONLY_IN_A_FREE_ROW = QCQP.from_terms(2, linear=([0, 1], [0, 1], [1.0, 1.0]), lower=[-np.inf], upper=[np.inf])
 
 
+@pytest.mark.solver
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("name", PROGRAMS)
 @given(first=qcqps(tame, tame))
@@ -143,6 +147,7 @@ def test_larger_problems(file: Path, form: str) -> None:
     assert_same(first, read(file))
 
 
+@pytest.mark.solver
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_others_read_a_larger_problem(file: Path, name: str) -> None:
     first = larger("epigraph")
@@ -150,12 +155,13 @@ def test_others_read_a_larger_problem(file: Path, name: str) -> None:
     assert_agree(first, read_by(name, file))
 
 
+@pytest.mark.solver
 @pytest.mark.parametrize("number", [1157, 1493])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_others_read_a_problem_of_qplib(file: Path, name: str, number: int) -> None:
-    path = Path(__file__).parents[3] / f"shared/data/qplib/QPLIB_{number}.qplib"
+    path = QPLIB / f"QPLIB_{number}.qplib"
     if not path.is_file():
-        pytest.skip(f"no {path.name} in ../shared/data/qplib")
+        pytest.skip(absence(QPLIB))
     first = read(path)
     assert isinstance(first, QCQP)
     write(first, file)
@@ -178,6 +184,8 @@ def test_a_damaged_file_is_refused_or_a_problem(
     tmp_path_factory: pytest.TempPathFactory, first: QCQP, data: st.DataObject
 ) -> None:
     path = tmp_path_factory.getbasetemp() / f"damaged{data.draw(st.sampled_from(SUFFIXES))}"
+    # What the example before left there is no such file any more, and is not replaced.
+    path.unlink(missing_ok=True)
     write(first, path)
     whole = path.read_bytes()
     place, length = data.draw(st.integers(0, len(whole))), data.draw(st.integers(0, 9))

@@ -209,6 +209,7 @@ def scip_accepts(case: QCQP, x: NDArray[np.float64], path: Path, off: float = 0.
     return bool(model.checkSol(point, original=True))
 
 
+@pytest.mark.solver
 @pytest.mark.parametrize("name", CASES)
 def test_scip_reads_it(tmp_path: Path, name: str) -> None:
     case = CASES[name]
@@ -222,6 +223,7 @@ def test_scip_reads_it(tmp_path: Path, name: str) -> None:
         assert scip_accepts(case, x, tmp_path / "a.nl", off_objective=-better)
 
 
+@pytest.mark.solver
 @pytest.mark.parametrize("name", ["no constraints", "equality", "range", "unused and named", "epigraph", "min_norm"])
 def test_pyomo_writes_it(tmp_path: Path, name: str) -> None:
     """Without what no function has; the names say which variables and constraints there are."""

@@ -119,6 +119,7 @@ def test_truncated_files(tmp_path: Path, spec: str) -> None:
         refused(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", SPECS)
 @pytest.mark.parametrize("flip", [0x01, 0x80, 0xFF])
 def test_damaged_files(tmp_path: Path, spec: str, flip: int) -> None:

@@ -9,8 +9,8 @@ from hypothesis import given
 from qcqpbench import QCQP, QcqpbenchError, read, write
 from qcqpbench.formats.qplib import read_point, write_point
 from tests.formats.samples import TINY, assert_same, edges, larger, qcqps
+from tests.outside import QPLIB, absence
 
-DATA = Path(__file__).parents[3] / "shared" / "data" / "qplib"
 LARGEST = 1.7976931348623157e308
 
 # 2 variables, 2 constraints: min x1² + 2 x1x2 − x2 + 3, −1 ≤ ½ x2² + x1 ≤ ∞, x1 + 4 x2 = 2.
@@ -163,19 +163,19 @@ def test_what_does_not_fit(tmp_path: Path) -> None:
     assert read(tmp_path / "a.qplib").variable_names is None  # type: ignore[union-attr]
 
 
-@pytest.mark.skipif(not DATA.exists(), reason="the QPLIB instances are not there (../shared/data/qplib)")
+@pytest.mark.skipif(not QPLIB.exists(), reason=absence(QPLIB))
 def test_published_points() -> None:
     """At the published points the instances have their published objectives, and are feasible."""
-    with (DATA / "index.csv").open() as file:
+    with (QPLIB / "index.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 16
     for row in rows:
-        case = read(DATA / f"{row['name']}.qplib")
+        case = read(QPLIB / f"{row['name']}.qplib")
         assert isinstance(case, QCQP)
         assert (case.n_variables, case.n_constraints) == (int(row["nvars"]), int(row["ncons"]))
         assert case.sense == row["sense"]
         assert np.count_nonzero(np.diff(case.quadratic.indptr)[1:]) == int(row["nquadcons"])
-        x, objective = read_point(DATA / f"{row['name']}.sol", case)
+        x, objective = read_point(QPLIB / f"{row['name']}.sol", case)
         assert case.objective(x) == pytest.approx(objective, rel=1e-11, abs=1e-11)
         # The index has ten digits.
         assert case.objective(x) == pytest.approx(float(row["best"]), rel=1e-9, abs=1e-8)

@@ -9,21 +9,23 @@ import numpy as np
 import pytest
 
 from qcqpbench import QCQP, MaxMargin, QcqpbenchError, problem, read, report, solve, write
-from qcqpbench.attempt import judge_reported
+from qcqpbench.attempt import assemble
 from qcqpbench.cli import main
 from qcqpbench.conformance import check_family
 from qcqpbench.formats.qplib import write_point
 from qcqpbench.job import Outcome
+from qcqpbench.judgement import judge
+from qcqpbench.proposal import Proposal
 from qcqpbench.registry import family, solver
 from qcqpbench.spec import spell
 from qcqpbench.status import Termination
 from qcqpbench.store import Store
 from qcqpbench.suite import Suite, load_suite
 from qcqpbench.verify import verify
+from tests.outside import QPLIB, absence
 
-QPLIB = Path(__file__).parents[3] / "shared" / "data" / "qplib"
 NAMES = [line.split(",")[0] for line in (QPLIB / "index.csv").read_text().splitlines()[1:]] if QPLIB.is_dir() else []
-needs_qplib = pytest.mark.skipif(not NAMES, reason="../shared/data/qplib is not there")
+needs_qplib = pytest.mark.skipif(not NAMES, reason=absence(QPLIB))
 
 
 def disk(sense: str, radius: float) -> QCQP:
@@ -102,22 +104,25 @@ def test_without_an_instance_it_is_the_whole_index(folder: Path, tmp_path: Path)
 def test_runs_with_a_relative_path(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By two worker processes; what they leave is verified from the specs."""
+    """By two worker processes; what they leave is verified from the specs, in every folder."""
     monkeypatch.chdir(folder.parent)
     here = spec(folder.name)
     assert main(["run", "-p", here, "-s", "slsqp", "-r", "2", "--timeout", "20", "-j", "2", "-o", "results.db"]) == 0
-    assert main(["verify", "results.db"]) == 0
+    results = Path("results.db").absolute()
+    (folder.parent / "elsewhere").mkdir()
+    monkeypatch.chdir(folder.parent / "elsewhere")
+    assert main(["verify", str(results)]) == 0
     assert "6 rows, 6 points judged again: all as stored" in capsys.readouterr().out
-    with Store("results.db") as store:
+    with Store(results) as store:
         rows = list(store.rows())
-    assert {row["problem"] for row in rows} == {spec(folder.name, instance=name) for name in ("one", "two", "three")}
+    assert {row["problem"] for row in rows} == {spec(folder, instance=name) for name in ("one", "two", "three")}
     best = {row["problem_id"]: row["best_known"] for row in rows}
     assert best == {
         disk("minimize", 1).id: pytest.approx(-np.sqrt(2)),
         disk("maximize", 2).id: 2.5,
         disk("minimize", 3).id: pytest.approx(-3 * np.sqrt(2)),
     }
-    assert main(["report", "results.db", "--format", "md", "-o", "-"]) == 0
+    assert main(["report", str(results), "--format", "md", "-o", "-"]) == 0
     text = capsys.readouterr().out
     # Six of six runs are there, and 2√2 is better than the 2.5 of the index.
     assert "Better than the best known value: 2.828427" in text and "was 2.5." in text
@@ -163,7 +168,7 @@ def test_two_names_of_one_problem(
     command = ["run", "-p", spec(folder.name), "-s", "slsqp", "--timeout", "20", "-j", "1", "-o", "results.db"]
     assert main(command) == 0
     lines = capsys.readouterr().err.splitlines()
-    first, second = (spec(folder.name, instance=name) for name in ("two", "again"))
+    first, second = (spec(folder, instance=name) for name in ("two", "again"))
     same = f"qcqpbench: {second} is the same problem as {first}"
     assert lines[1] == f"{same}; the runs and the best known value of the latter count"
     assert lines[2].startswith("[1/1] slsqp on ") and len(lines) == 3
@@ -173,7 +178,7 @@ def test_two_names_of_one_problem(
     index.write_text("name,best\nthree,\ntwo,2.5\none,\n")
     assert main(command) == 2
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 2 and lines[1].startswith(f"qcqpbench: {folder.name}/one.qplib:")
+    assert len(lines) == 2 and lines[1].startswith(f"qcqpbench: {folder}/one.qplib:")
     with Store("results.db") as store:
         assert len(list(store.rows())) == 1
 
@@ -276,7 +281,10 @@ def test_qplib_is_published_as_it_is_found(tmp_path: Path, capsys: pytest.Captur
             assert finding.objective == pytest.approx(best, rel=1e-8)
             assert max(finding.violation or 0.0, finding.relative_violation or 0.0) <= 1e-8
             assert x is not None and found.metadata.best_known is not None
-            attempt = judge_reported(found, echo, [(0.0, x)], Termination.FINISHED, "")
+            proposal = Proposal(Termination.FINISHED, x)
+            attempt = assemble(
+                found.metadata.spec or "", found.id, echo.facts(), proposal, judge(found, None, proposal, 1e-6), None
+            )
             assert (attempt.objective, attempt.best_known) == (finding.objective, finding.objective)
             (job,) = Suite.of([spec(QPLIB, instance=row["name"])], ["slsqp"]).jobs()
             store.add(Outcome(job, attempt))
@@ -284,6 +292,7 @@ def test_qplib_is_published_as_it_is_found(tmp_path: Path, capsys: pytest.Captur
     assert "16 rows, 16 points judged again: all as stored" in capsys.readouterr().out
 
 
+@pytest.mark.solver
 @needs_qplib
 @pytest.mark.parametrize("name", NAMES)
 def test_pyomo_evaluates_qplib_as_we_do(name: str) -> None:
@@ -301,6 +310,7 @@ def test_pyomo_evaluates_qplib_as_we_do(name: str) -> None:
         np.testing.assert_allclose(bodies, found.values(x), rtol=1e-11, atol=1e-11)
 
 
+@pytest.mark.solver
 @needs_qplib
 @pytest.mark.parametrize("name", NAMES)
 def test_scip_evaluates_qplib_as_we_do(name: str) -> None:
@@ -321,6 +331,7 @@ def test_scip_evaluates_qplib_as_we_do(name: str) -> None:
     assert accepted == [True, False, False]
 
 
+@pytest.mark.solver
 @needs_qplib
 @pytest.mark.parametrize("chosen", ["pyomo", "scip"])
 def test_their_rows_are_verified(chosen: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

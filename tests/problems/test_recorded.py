@@ -15,12 +15,13 @@ from qcqpbench import MaxMargin, QcqpbenchError, problem, random_start, read, re
 from qcqpbench.cli import main
 from qcqpbench.recordings import codes
 from qcqpbench.registry import solver
+from tests.outside import TIME_SERIES, absence
 
 Array = NDArray[np.float64]
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "problems" / "data" / "japanesevowels.npz"
-VOWELS = ROOT.parent / "shared" / "data" / "timeseries" / "japanesevowels.npz"
+VOWELS = TIME_SERIES / "japanesevowels.npz"
 # sha256 of the content, the same on every platform.
 ID = "018b73c7cba8586c571075d479c5e4cabe372726993a66891251aebb9803477e"
 
@@ -68,7 +69,7 @@ def test_two_speakers_come_with_the_package() -> None:
 
 def test_the_shipped_numbers_are_the_published_ones() -> None:
     if not VOWELS.exists():
-        pytest.skip(f"needs {VOWELS}")
+        pytest.skip(absence(VOWELS))
     ours, all_of_them = arrays(), arrays(VOWELS)
     two = np.isin(all_of_them["y"], ["1", "2"])
     np.testing.assert_array_equal(ours["X"], all_of_them["X"][two][:, :, :29])
@@ -258,7 +259,7 @@ def test_labels_of_the_same_number_have_an_order() -> None:
 
 def test_three_speakers_take_three_outputs() -> None:
     if not VOWELS.exists():
-        pytest.skip(f"needs {VOWELS}")
+        pytest.skip(absence(VOWELS))
     made = task(f'recorded[path="{VOWELS}",classes=4:5:6]')
     attempt = solve(made, "gip")
     assert (made.n, made.p) == (3, 90)
@@ -285,6 +286,7 @@ def test_a_task_with_held_out_trials_is_written_and_read(tmp_path: Path) -> None
             read(tmp_path / "b.npz")
 
 
+@pytest.mark.slow
 def test_the_row_tells_the_accuracy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """On the screen, in JSON, in the results file, verified, in the exported table; none for other tasks."""
     results, table = str(tmp_path / "r.db"), tmp_path / "r.csv"

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+# One process installs the example.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("example")]
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "random_search"
 
 
@@ -44,7 +47,7 @@ def test_it_is_found_checked_and_run(installed: dict[str, str]) -> None:
     listed = json.loads(qcqpbench(installed, "list", "solvers", "--json").stdout)
     assert "random_search" in [row["name"] for row in listed]
 
-    checked = qcqpbench(installed, "check", "random_search")
+    checked = qcqpbench(installed, "check", "random_search[steps=2000]")
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
     task = "covariance_perceptron[m=3,p=4,ensemble=gaussian]"

@@ -44,6 +44,7 @@ def test_no_small_step_is_better() -> None:
     assert task.margin(near).max() <= attempt.margin + 1e-9
 
 
+@pytest.mark.solver
 @pytest.mark.parametrize("precision", ["mixed", "double"])
 def test_precisions_and_paths_agree_with_ipopt(precision: str) -> None:
     task = qcqpbench.problem("covariance_perceptron[m=30,load=0.25,seed=1]")
@@ -107,8 +108,10 @@ def odd_tasks(make_task: MakeTask, seed: int) -> MaxMargin:
     return MaxMargin(patterns * scale, labels, scale=scale)
 
 
-def test_odd_tasks(make_task: MakeTask, request: pytest.FixtureRequest) -> None:
-    for seed in range(request.config.getoption("--odd-tasks")):
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", range(6))
+def test_odd_tasks(make_task: MakeTask, request: pytest.FixtureRequest, kind: int) -> None:
+    for seed in range(kind, request.config.getoption("--odd-tasks"), 6):
         task = odd_tasks(make_task, seed)
         attempt = solve(task, "gip[starts=3]", time_limit=20)
         assert attempt.termination is not Termination.ERROR, (seed, attempt.message)
@@ -118,6 +121,7 @@ def test_odd_tasks(make_task: MakeTask, request: pytest.FixtureRequest) -> None:
         assert proof.bound >= attempt.margin - 1e-12 * abs(attempt.margin), seed
 
 
+@pytest.mark.slow
 def test_multistart_is_at_least_as_good_as_its_first_round_and_keeps_to_its_time() -> None:
     task = qcqpbench.problem("covariance_perceptron[m=30,load=2]")
     one, several = solve(task, "multistart[rounds=1]"), solve(task, "multistart[rounds=4]")

@@ -19,9 +19,12 @@ from qcqpbench.status import Availability, PointStatus, Termination
 pyo = pytest.importorskip("pyomo.environ")
 visitor = pytest.importorskip("pyomo.core.expr.visitor")
 
-pytestmark = pytest.mark.skipif(
-    solver("pyomo").availability()[0] is not Availability.AVAILABLE, reason=solver("pyomo").availability()[1]
-)
+pytestmark = [
+    pytest.mark.solver,
+    pytest.mark.skipif(
+        solver("pyomo").availability()[0] is not Availability.AVAILABLE, reason=solver("pyomo").availability()[1]
+    ),
+]
 DISK = ((1.0, 0.0), (0.0, 1.0))
 EQUALITY = QCQP.from_matrices((None, (1.0, 1.0), 0.0), [(DISK, None, 2.0, 2.0)], start=np.array([-0.9, -0.2]))
 

@@ -22,9 +22,12 @@ cvxpy = pytest.importorskip("cvxpy")
 METHODS = ("admm", "coord_descent", "ipopt")
 DISK = ((1.0, 0.0), (0.0, 1.0))
 
-pytestmark = pytest.mark.skipif(
-    solver("qcqp").availability()[0] is not Availability.AVAILABLE, reason=solver("qcqp").availability()[1]
-)
+pytestmark = [
+    pytest.mark.solver,
+    pytest.mark.skipif(
+        solver("qcqp").availability()[0] is not Availability.AVAILABLE, reason=solver("qcqp").availability()[1]
+    ),
+]
 
 
 def general(sense: Any = "minimize", seed: int = 0) -> QCQP:

@@ -5,9 +5,12 @@ from qcqpbench import QCQP, solve
 from qcqpbench.registry import solver
 from qcqpbench.status import Availability, Termination
 
-pytestmark = pytest.mark.skipif(
-    solver("scip").availability()[0] is not Availability.AVAILABLE, reason=solver("scip").availability()[1]
-)
+pytestmark = [
+    pytest.mark.solver,
+    pytest.mark.skipif(
+        solver("scip").availability()[0] is not Availability.AVAILABLE, reason=solver("scip").availability()[1]
+    ),
+]
 
 
 @pytest.mark.parametrize("sense", ["minimize", "maximize"])

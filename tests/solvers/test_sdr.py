@@ -6,6 +6,8 @@ import pytest
 from qcqpbench.attempt import solve
 from qcqpbench.qcqp import QCQP
 
+pytestmark = pytest.mark.solver
+
 
 @pytest.mark.parametrize("boxed", [True, False])
 @pytest.mark.parametrize("constant", [-5.0, 0.0, 5.0])

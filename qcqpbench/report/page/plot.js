@@ -214,9 +214,9 @@ function legend(spec) {
 
 function cell(value) {
   const text = value === null || value === undefined ? "" : String(value);
-  // A spreadsheet would take it for a formula.
-  const safe = /^[=+@\t]|^-[^\d.]/.test(text) ? `'${text}` : text;
-  return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  // A spreadsheet would take text like this for a formula; the same rule as in `qcqpbench export`.
+  const safe = typeof value !== "number" && /^'*[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
 function csv(columns, rows) {
