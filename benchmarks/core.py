@@ -3,7 +3,7 @@
 import numpy as np
 
 from qcqpbench import MaxMargin, formulation, problem
-from qcqpbench.registry import family
+from qcqpbench.catalog.registry import family
 
 SPEC = "covariance_perceptron[m=50,load=1]"
 

@@ -4,10 +4,10 @@ A solver that is not available is "n/a". Those that would run for long, such as 
 """
 
 from qcqpbench import random_start, solve
-from qcqpbench.attempt import Attempt
-from qcqpbench.isolate import Worker
-from qcqpbench.registry import solver, solvers
-from qcqpbench.status import Availability, PointStatus
+from qcqpbench.catalog.registry import solver, solvers
+from qcqpbench.catalog.status import Availability, PointStatus
+from qcqpbench.run.attempt import Attempt
+from qcqpbench.run.isolation.worker import Worker
 
 from .core import make_task
 

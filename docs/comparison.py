@@ -11,9 +11,9 @@ from statistics import mean
 from typing import Any
 
 import qcqpbench
-from qcqpbench.attempt import random_start
-from qcqpbench.isolate import Worker
-from qcqpbench.registry import solver
+from qcqpbench.catalog.registry import solver
+from qcqpbench.run.attempt import random_start
+from qcqpbench.run.isolation.worker import Worker
 
 RESULTS = Path(__file__).parent / "results" / "comparison.jsonl"
 TIME_LIMIT = 120.0

@@ -24,10 +24,10 @@ import numpy as np
 from scipy.linalg import lapack
 
 import qcqpbench
-from qcqpbench.attempt import Attempt, random_start, solve
-from qcqpbench.certificate import certify_margin
-from qcqpbench.registry import solver
-from qcqpbench.solver import Budget
+from qcqpbench.catalog.certificate import certify_margin
+from qcqpbench.catalog.registry import solver
+from qcqpbench.catalog.solver import Budget
+from qcqpbench.run.attempt import Attempt, random_start, solve
 from qcqpbench.solvers._gip_passes import Passes, warm_up
 from qcqpbench.solvers._gip_state import Batch
 from qcqpbench.solvers.gip import batch_of_starts

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qcqpbench import random, theory
+from qcqpbench import rng, theory
+from qcqpbench.catalog.family import Family, pattern_count
 from qcqpbench.errors import require
-from qcqpbench.family import Family, pattern_count
-from qcqpbench.metadata import Metadata
-from qcqpbench.qcqp import QCQP
+from qcqpbench.problem.metadata import Metadata
+from qcqpbench.problem.qcqp import QCQP
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class ClassicalPerceptron(Family):
 
     def generate(self) -> QCQP:
         p, m = pattern_count(self.load, self.p, self.m, self.m), self.m
-        x = random.signs(random.stream(self.seed, "patterns"), p * m).reshape(p, m)
-        labels = random.signs(random.stream(self.seed, "labels"), p)
+        x = rng.signs(rng.stream(self.seed, "patterns"), p * m).reshape(p, m)
+        labels = rng.signs(rng.stream(self.seed, "labels"), p)
         row, column = np.divmod(np.arange(p * m), m)
         kappa_bar = float(theory.classical_kappa_bar(p, m))
         return QCQP.from_terms(

@@ -6,11 +6,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from qcqpbench import random, theory
+from qcqpbench import rng, theory
+from qcqpbench.catalog.family import TaskFamily, room
 from qcqpbench.errors import require
-from qcqpbench.family import TaskFamily, room
-from qcqpbench.maxmargin import MaxMargin
-from qcqpbench.metadata import Metadata
+from qcqpbench.problem.maxmargin import MaxMargin
+from qcqpbench.problem.metadata import Metadata
 
 _CHUNK = 4
 
@@ -51,8 +51,8 @@ class CovariancePerceptron(TaskFamily):
         assert self.c is not None
         p = self.pattern_count()
         if self.ensemble == "gaussian":
-            bits = random.stream(self.seed, "patterns")
-            patterns = random.normals(bits, room(p, self.m, self.m), np.sqrt(self.f) * self.c)
+            bits = rng.stream(self.seed, "patterns")
+            patterns = rng.normals(bits, room(p, self.m, self.m), np.sqrt(self.f) * self.c)
         else:
             patterns = self._identity_plus_sparse(p, self.c)
         patterns.flags.writeable = False
@@ -81,10 +81,10 @@ class CovariancePerceptron(TaskFamily):
         source = np.full((m, m), size)
         source[row, column] = source[column, row] = np.arange(size)
         triangle = np.ones((_CHUNK, size + 1))
-        bits = random.stream(self.seed, "patterns")
+        bits = rng.stream(self.seed, "patterns")
         for begin in range(0, p, _CHUNK):
             count = min(_CHUNK, p - begin)
-            triangle[:count, :size] = random.sparse_signs(bits, count, size, self.f)
+            triangle[:count, :size] = rng.sparse_signs(bits, count, size, self.f)
             triangle[:count, :size] *= c
             # mode="clip" skips NumPy's buffering of the output; no index is out of range.
             np.take(triangle[:count], source, axis=1, out=patterns[begin : begin + count], mode="clip")

@@ -7,16 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from qcqpbench.errors import QcqpbenchError, require
-from qcqpbench.family import Family
-from qcqpbench.files import absolute
-from qcqpbench.formats import FORMATS, read
-from qcqpbench.formats._text import NUMBER
-from qcqpbench.formats.qplib import read_point
-from qcqpbench.maxmargin import MaxMargin
-from qcqpbench.metadata import BestKnown
-from qcqpbench.qcqp import QCQP, Vector
-from qcqpbench.spec import nearest
+from qcqpbench.atomic_files import absolute
+from qcqpbench.catalog.family import Family
+from qcqpbench.errors import QcqpbenchError, nearest, require
+from qcqpbench.problem.formats._text import NUMBER
+from qcqpbench.problem.formats.by_suffix import FORMATS, read
+from qcqpbench.problem.formats.qplib import read_point
+from qcqpbench.problem.maxmargin import MaxMargin
+from qcqpbench.problem.metadata import BestKnown
+from qcqpbench.problem.qcqp import QCQP, Vector
 
 INDEX = "index.csv"
 # What is claimed of a published point and what it has may differ by this, relative to the larger of 1 and the claim.

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qcqpbench import random
-from qcqpbench.family import TaskFamily, room
-from qcqpbench.maxmargin import MaxMargin
-from qcqpbench.metadata import Metadata
+from qcqpbench import rng
+from qcqpbench.catalog.family import TaskFamily, room
+from qcqpbench.problem.maxmargin import MaxMargin
+from qcqpbench.problem.metadata import Metadata
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Parity(TaskFamily):
 
     def generate(self) -> MaxMargin:
         p = self.pattern_count()
-        x = random.signs(random.stream(self.seed, "patterns"), p * self.m).reshape(p, self.m)
+        x = rng.signs(rng.stream(self.seed, "patterns"), p * self.m).reshape(p, self.m)
         patterns = np.multiply(x[:, :, None], x[:, None, :], out=room(p, self.m, self.m))
         patterns.flags.writeable = False
         return MaxMargin(

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qcqpbench.atomic_files import absolute
+from qcqpbench.catalog.family import Family
 from qcqpbench.errors import QcqpbenchError, require
-from qcqpbench.family import Family
-from qcqpbench.files import absolute
-from qcqpbench.maxmargin import MaxMargin
-from qcqpbench.recordings import Feature, Normalize, recorded_task
+from qcqpbench.problem.maxmargin import MaxMargin
+from qcqpbench.problem.recordings.task import Feature, Normalize, recorded_task
 
 SHIPPED = Path(__file__).parent / "data" / "japanesevowels.npz"
 

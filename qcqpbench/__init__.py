@@ -1,71 +1,86 @@
 """qcqpbench: benchmarks of solvers on non-convex quadratically constrained problems whose answer theory predicts."""
 
 import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import features as features
     from . import theory as theory
-    from .attempt import certify as certify
-    from .attempt import random_start as random_start
-    from .attempt import solve as solve
-    from .conformance import check_family as check_family
-    from .conformance import check_solver as check_solver
+    from .catalog.registry import problem as problem
+    from .catalog.solver import Budget as Budget
+    from .catalog.solver import QCQPSolver as QCQPSolver
+    from .catalog.solver import Run as Run
+    from .catalog.solver import Solution as Solution
+    from .catalog.solver import TaskSolver as TaskSolver
+    from .catalog.status import Scope as Scope
+    from .catalog.status import Termination as Termination
     from .errors import QcqpbenchError as QcqpbenchError
-    from .formats import read as read
-    from .formats import write as write
-    from .formulations import formulation as formulation
-    from .maxmargin import MaxMargin as MaxMargin
-    from .maxmargin import unit_rows as unit_rows
-    from .qcqp import QCQP as QCQP
-    from .recordings import recorded_task as recorded_task
-    from .registry import problem as problem
-    from .solution import Solution as Solution
-    from .solver import Budget as Budget
-    from .solver import QCQPSolver as QCQPSolver
-    from .solver import Run as Run
-    from .solver import TaskSolver as TaskSolver
-    from .status import Scope as Scope
-    from .status import Termination as Termination
+    from .problem.formats.by_suffix import read as read
+    from .problem.formats.by_suffix import write as write
+    from .problem.formulations import formulation as formulation
+    from .problem.maxmargin import MaxMargin as MaxMargin
+    from .problem.maxmargin import unit_rows as unit_rows
+    from .problem.qcqp import QCQP as QCQP
+    from .problem.recordings import features as features
+    from .problem.recordings.task import recorded_task as recorded_task
+    from .run.attempt import certify as certify
+    from .run.attempt import random_start as random_start
+    from .run.attempt import solve as solve
+    from .run.conformance import check_family as check_family
+    from .run.conformance import check_solver as check_solver
 
 __version__ = "0.1.0"
 
 # Loaded when first used: scipy.sparse alone takes longer to import than numpy.
 _HOME = {
-    "Budget": "solver",
-    "MaxMargin": "maxmargin",
-    "QCQP": "qcqp",
-    "QCQPSolver": "solver",
+    "Budget": "catalog.solver",
+    "MaxMargin": "problem.maxmargin",
+    "QCQP": "problem.qcqp",
+    "QCQPSolver": "catalog.solver",
     "QcqpbenchError": "errors",
-    "Run": "solver",
-    "Scope": "status",
-    "Solution": "solution",
-    "TaskSolver": "solver",
-    "Termination": "status",
-    "certify": "attempt",
-    "check_family": "conformance",
-    "check_solver": "conformance",
-    "features": None,
-    "formulation": "formulations",
-    "problem": "registry",
-    "random_start": "attempt",
-    "read": "formats",
-    "recorded_task": "recordings",
-    "solve": "attempt",
-    "theory": None,
-    "unit_rows": "maxmargin",
-    "write": "formats",
+    "Run": "catalog.solver",
+    "Scope": "catalog.status",
+    "Solution": "catalog.solver",
+    "TaskSolver": "catalog.solver",
+    "Termination": "catalog.status",
+    "certify": "run.attempt",
+    "check_family": "run.conformance",
+    "check_solver": "run.conformance",
+    "features": "problem.recordings.features",
+    "formulation": "problem.formulations",
+    "problem": "catalog.registry",
+    "random_start": "run.attempt",
+    "read": "problem.formats.by_suffix",
+    "recorded_task": "problem.recordings.task",
+    "solve": "run.attempt",
+    "theory": "theory",
+    "unit_rows": "problem.maxmargin",
+    "write": "problem.formats.by_suffix",
 }
 __all__ = ["__version__", *_HOME]  # noqa: PLE0604
+
+
+# Of these the value is the module itself.
+_MODULES = ("features", "theory")
+
+
+class _Package(ModuleType):
+    """The package, in which `problem` stays the function when the sub-package of that name is imported."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (isinstance(value, ModuleType) and name in _HOME and name not in _MODULES):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = _HOME[name]
-    value = importlib.import_module(f".{home or name}", __name__)
-    if home is not None:
-        value = getattr(value, name)
+    module = importlib.import_module(f".{_HOME[name]}", __name__)
+    value = module if name in _MODULES else getattr(module, name)
     globals()[name] = value
     return value
 

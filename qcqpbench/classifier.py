@@ -8,10 +8,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .attempt import random_start, solve
 from .errors import QcqpbenchError, require
-from .maxmargin import MaxMargin, unit_rows
-from .recordings import Array, Normalize, covariances, mean_of, normalized, require_room
+from .problem.maxmargin import MaxMargin, unit_rows
+from .problem.recordings.task import Array, Normalize, covariances, mean_of, normalized, require_room
+from .run.attempt import random_start, solve
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin

@@ -1,5 +1,8 @@
 """The one exception of the package."""
 
+import difflib
+from collections.abc import Iterable
+
 # Of a message that is stored: a solver may raise or return megabytes.
 MAX_MESSAGE_CHARACTERS = 2000
 
@@ -28,3 +31,11 @@ def describe_error(error: BaseException) -> str:
         return " ".join(f"{type(error).__name__}: {error}".split())[:MAX_MESSAGE_CHARACTERS]
     except Exception:
         return type(error).__name__
+
+
+def nearest(name: str, allowed: Iterable[str], what: str) -> QcqpbenchError:
+    """The error for an unknown name: suggests the closest one and lists all."""
+    names = sorted(allowed)
+    close = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return QcqpbenchError(f"unknown {what} {name!r}; {hint}allowed: {', '.join(names) or 'none'}")

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from qcqpbench.qcqp import QCQP
+from qcqpbench.problem.qcqp import QCQP
 
 Array = NDArray[np.float64]
 

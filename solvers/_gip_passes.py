@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qcqpbench.maxmargin import MaxMargin, unit_rows
+from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 
 Array = NDArray[np.float64]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qcqpbench.maxmargin import unit_rows
+from qcqpbench.problem.maxmargin import unit_rows
 
 from ._gip_passes import Passes, distinct
 

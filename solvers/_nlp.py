@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from qcqpbench.qcqp import QCQP
-from qcqpbench.solution import Solution
-from qcqpbench.status import Termination
+from qcqpbench.catalog.solver import Solution
+from qcqpbench.catalog.status import Termination
+from qcqpbench.problem.qcqp import QCQP
 
 Array = NDArray[np.float64]
 

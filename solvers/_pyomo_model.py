@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qcqpbench.qcqp import QCQP
+from qcqpbench.problem.qcqp import QCQP
 
 Array = NDArray[np.float64]
 

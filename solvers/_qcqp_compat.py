@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from qcqpbench.qcqp import QCQP
+from qcqpbench.problem.qcqp import QCQP
 
 Array = NDArray[np.float64]
 

@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from qcqpbench.certificate import certify_margin
-from qcqpbench.maxmargin import MaxMargin
-from qcqpbench.solution import Solution
-from qcqpbench.solver import Budget, Run, TaskSolver
-from qcqpbench.status import Scope, Termination
+from qcqpbench.catalog.certificate import certify_margin
+from qcqpbench.catalog.solver import Budget, Run, Solution, TaskSolver
+from qcqpbench.catalog.status import Scope, Termination
+from qcqpbench.problem.maxmargin import MaxMargin
 
 from .gip import Gip
 

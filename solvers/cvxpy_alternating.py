@@ -7,10 +7,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from qcqpbench.maxmargin import MaxMargin, unit_rows
-from qcqpbench.solution import Solution
-from qcqpbench.solver import Budget, Run, TaskSolver
-from qcqpbench.status import Termination
+from qcqpbench.catalog.solver import Budget, Run, Solution, TaskSolver
+from qcqpbench.catalog.status import Termination
+from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 
 Array = NDArray[np.float64]
 

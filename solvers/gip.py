@@ -8,12 +8,11 @@ from typing import Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from qcqpbench import random
+from qcqpbench import rng
+from qcqpbench.catalog.solver import Budget, Run, Solution, TaskSolver
+from qcqpbench.catalog.status import Termination
 from qcqpbench.errors import require
-from qcqpbench.maxmargin import MaxMargin, unit_rows
-from qcqpbench.solution import Solution
-from qcqpbench.solver import Budget, Run, TaskSolver
-from qcqpbench.status import Termination
+from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 
 from ._gip_passes import Passes, distinct, warm_up
 from ._gip_state import Batch
@@ -99,7 +98,7 @@ def automatic_starts(task: MaxMargin) -> int:
 def batch_of_starts(start: Array, count: int, number: int = 0) -> Array:
     """Random starts that depend on the given one and the batch's number alone; the first batch begins with it."""
     seed = int.from_bytes(hashlib.sha256(np.ascontiguousarray(start, dtype="<f8").tobytes()).digest()[:8], "big")
-    W = random.normals(random.stream(seed, "starts", number), np.empty((count, *start.shape)))
+    W = rng.normals(rng.stream(seed, "starts", number), np.empty((count, *start.shape)))
     if number == 0:
         W[0] = start
     return unit_rows(W)

@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from qcqpbench.maxmargin import MaxMargin
-from qcqpbench.solution import Solution
-from qcqpbench.solver import Budget, Run, TaskSolver
-from qcqpbench.status import Termination
+from qcqpbench.catalog.solver import Budget, Run, Solution, TaskSolver
+from qcqpbench.catalog.status import Termination
+from qcqpbench.problem.maxmargin import MaxMargin
 
 from ._gip_passes import Passes
 from .gip import Gip, automatic_starts, batch_of_starts

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qcqpbench.qcqp import QCQP
-from qcqpbench.solution import Solution
-from qcqpbench.solver import Budget, QCQPSolver, Run
-from qcqpbench.status import Availability, Termination
+from qcqpbench.catalog.solver import Budget, QCQPSolver, Run, Solution
+from qcqpbench.catalog.status import Availability, Termination
+from qcqpbench.problem.qcqp import QCQP
 
 from ._nlp import Best
 from ._pyomo_model import library_is_ours, load_pyomo, point, pyomo_model, set_point

@@ -8,10 +8,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from qcqpbench.qcqp import QCQP
-from qcqpbench.solution import Solution
-from qcqpbench.solver import Budget, QCQPSolver, Run
-from qcqpbench.status import Availability, Termination
+from qcqpbench.catalog.solver import Budget, QCQPSolver, Run, Solution
+from qcqpbench.catalog.status import Availability, Termination
+from qcqpbench.problem.qcqp import QCQP
 
 from . import _qcqp_compat
 from ._nlp import Best, OutOfTime

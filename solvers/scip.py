@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qcqpbench.qcqp import QCQP
-from qcqpbench.solution import Solution
-from qcqpbench.solver import Budget, QCQPSolver, Run
-from qcqpbench.status import Scope, Termination
+from qcqpbench.catalog.solver import Budget, QCQPSolver, Run, Solution
+from qcqpbench.catalog.status import Scope, Termination
+from qcqpbench.problem.qcqp import QCQP
 
 from ._boxes import implied_box
 

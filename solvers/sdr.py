@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from qcqpbench import random
-from qcqpbench.qcqp import QCQP
-from qcqpbench.solution import Solution
-from qcqpbench.solver import Budget, QCQPSolver, Run
-from qcqpbench.status import Scope, Termination
+from qcqpbench import rng
+from qcqpbench.catalog.solver import Budget, QCQPSolver, Run, Solution
+from qcqpbench.catalog.status import Scope, Termination
+from qcqpbench.problem.qcqp import QCQP
 
 from ._boxes import balls
 from ._nlp import Best
@@ -69,7 +68,7 @@ class Sdr(QCQPSolver):
                 return Solution(None, termination, message=f"the relaxation is {status}")
             bound, how = relaxation.bound()
             best = Best(problem, self.tolerance)
-            draws = random.normals(random.stream(self.seed, "starts"), np.empty((self.samples, relaxation.size)))
+            draws = rng.normals(rng.stream(self.seed, "starts"), np.empty((self.samples, relaxation.size)))
             for x in relaxation.round(draws):
                 if best.see(x):
                     budget.report(x)

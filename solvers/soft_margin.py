@@ -6,11 +6,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from qcqpbench.catalog.solver import Budget, Run, Solution, TaskSolver
+from qcqpbench.catalog.status import Termination
 from qcqpbench.errors import require
-from qcqpbench.maxmargin import MaxMargin, unit_rows
-from qcqpbench.solution import Solution
-from qcqpbench.solver import Budget, Run, TaskSolver
-from qcqpbench.status import Termination
+from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 
 from ._nlp import OutOfTime
 

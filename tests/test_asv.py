@@ -12,8 +12,8 @@ import pytest
 
 from benchmarks import core, solving
 from qcqpbench import solve
-from qcqpbench.registry import solvers
-from qcqpbench.status import PointStatus
+from qcqpbench.catalog.registry import solvers
+from qcqpbench.catalog.status import PointStatus
 
 ROOT = Path(__file__).parents[1]
 TINY = "covariance_perceptron[m=4,load=1]"

@@ -21,7 +21,7 @@ from sklearn.svm import LinearSVC  # noqa: E402
 from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 
 from qcqpbench.classifier import CovariancePerceptron  # noqa: E402
-from tests.outside import TIME_SERIES, absence  # noqa: E402
+from tests.support.outside import TIME_SERIES, absence  # noqa: E402
 
 Array = NDArray[np.float64]
 

@@ -69,7 +69,7 @@ def test_the_wheel_holds_the_package(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         (entry_points,) = (archive.read(name).decode() for name in names if name.endswith("entry_points.txt"))
-    assert "qcqpbench = qcqpbench.cli:main" in entry_points
+    assert "qcqpbench = qcqpbench.cli.main:main" in entry_points
     modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "qcqpbench").rglob("*.py")}
     for folder in ("problems", "solvers"):
         modules |= {f"qcqpbench/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / folder).rglob("*.py")}
@@ -77,7 +77,10 @@ def test_the_wheel_holds_the_package(wheel: Path) -> None:
         path for folder in ("data", "suites") for path in (ROOT / "problems" / folder).rglob("*") if path.is_file()
     ]
     shipped = {f"qcqpbench/{path.relative_to(ROOT).as_posix()}" for path in files}
-    page = {path.relative_to(ROOT).as_posix() for path in (ROOT / "qcqpbench" / "report" / "page").iterdir()}
+    page = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "qcqpbench" / "analysis" / "report" / "render" / "page").iterdir()
+    }
     assert modules | shipped | page | {"qcqpbench/py.typed"} <= names
 
 
@@ -119,7 +122,7 @@ def test_it_works_with_numpy_and_scipy_alone(environment: Path, tmp_path: Path) 
         "import qcqpbench",
         "import qcqpbench; [getattr(qcqpbench, name) for name in qcqpbench.__all__]",
         "import qcqpbench; qcqpbench.problem('covariance_perceptron[m=4,p=3]').smallest_eigenvalue",
-        "import qcqpbench.cli; qcqpbench.cli.main(['list', 'problems'])",
+        "from qcqpbench.cli.main import main; main(['list', 'problems'])",
     ],
 )
 def test_it_needs_only_numpy_and_scipy(use: str, tmp_path: Path) -> None:

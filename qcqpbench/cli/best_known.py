@@ -6,9 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ..best_known import Record, read_records, shipped
-from ..progress import labels
-from ..theory import covariance_kappa_bar
+from qcqpbench.catalog.best_known import Record, read_records, shipped
+from qcqpbench.run.job import labels
+from qcqpbench.theory import covariance_kappa_bar
+
 from .common import DONE, FAILED, cell, width
 
 
@@ -70,7 +71,7 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from ..improve import check  # noqa: PLC0415 (slow to import)
+    from qcqpbench.results.improve_best_known import check  # noqa: PLC0415 (slow to import)
 
     path = _path(options.file)
     instances = wrong = 0
@@ -84,7 +85,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _update(options: argparse.Namespace) -> int:
-    from ..improve import update  # noqa: PLC0415 (slow to import)
+    from qcqpbench.results.improve_best_known import update  # noqa: PLC0415 (slow to import)
 
     path = _path(options.output)
     records, changes = update(path, [Path(source) for source in options.sources])

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..job import load_problem as problem_of
+from qcqpbench.run.job import load_problem as problem_of
 
 __all__ = ["DONE", "FAILED", "INTERRUPTED", "USAGE", "cell", "problem_of", "rows_in_words", "shown", "width"]
 

@@ -6,11 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import require
-from ..figures import FIGURES, FORMATS, Figure, count_replaced, measured, mixed_versions, prepare, save
-from ..spec import nearest
-from ..store import Row, Store
-from ..study import STUDIES
+from qcqpbench.analysis.figures.base import Figure, count_replaced, measured, mixed_versions
+from qcqpbench.analysis.figures.index import FIGURES
+from qcqpbench.analysis.figures.style import FORMATS, prepare, save
+from qcqpbench.analysis.studies.index import STUDIES
+from qcqpbench.errors import nearest, require
+from qcqpbench.results.store import Row, Store
+
 from .common import DONE, INTERRUPTED, rows_in_words
 from .running import fill
 

@@ -9,17 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from .. import theory
-from ..errors import QcqpbenchError, require
-from ..formats import FORMATS, write
-from ..formulations import FORMULATIONS, formulation
-from ..isolate import solver_facts
-from ..maxmargin import MaxMargin
-from ..qcqp import QCQP
-from ..registry import families, solver_names
-from ..spec import ParameterFacts, describe_parameters, spell
-from ..status import Availability
-from ..suite import Suite, load_suite, suites
+from qcqpbench import theory
+from qcqpbench.catalog.registry import families, solver_names
+from qcqpbench.catalog.spec import ParameterFacts, describe_parameters, spell
+from qcqpbench.catalog.status import Availability
+from qcqpbench.errors import QcqpbenchError, require
+from qcqpbench.problem.formats.by_suffix import FORMATS, write
+from qcqpbench.problem.formulations import FORMULATIONS, formulation
+from qcqpbench.problem.maxmargin import MaxMargin
+from qcqpbench.problem.qcqp import QCQP
+from qcqpbench.run.isolation.worker import solver_facts
+from qcqpbench.run.suite import Suite, load_suite, suites
+
 from .common import DONE, problem_of
 
 

@@ -1,19 +1,33 @@
-"""verify, merge, export, sysinfo: results files, and the machine they come from."""
+"""report, verify, merge, export, sysinfo: results files, and the machine they come from."""
 
 import argparse
 import json
+import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from ..errors import MAX_MESSAGE_CHARACTERS
-from ..export import export
-from ..machine import machine
-from ..recheck import recheck
-from ..store import Store
+from qcqpbench.atomic_files import check_target, writing_text
+from qcqpbench.catalog.machine import machine
+from qcqpbench.errors import MAX_MESSAGE_CHARACTERS
+from qcqpbench.results.export import export
+from qcqpbench.results.reverify import recheck
+from qcqpbench.results.store import Store
+
 from .common import DONE, FAILED, rows_in_words, shown
 
 
 def add_commands(commands: Any) -> None:
+    command = commands.add_parser(
+        "report",
+        help="make a page of results: who finds the largest margins, how fast, who fails",
+        description="Make a page that needs nothing but a browser, or the same in Markdown, and print its verdict.",
+    )
+    command.add_argument("files", metavar="FILE", nargs="+", help="results files; and JSON of pytest-benchmark")
+    command.add_argument("-o", "--output", metavar="FILE", help="where to write (report.html, report.md); - prints")
+    command.add_argument("--format", choices=("html", "md"), help="by default what the output's name says")
+    command.set_defaults(command=_report)
+
     command = commands.add_parser("verify", help="judge every point in a results file again, from its problem's spec")
     command.add_argument("file", metavar="FILE", help="a results file")
     command.set_defaults(command=_verify)
@@ -34,6 +48,32 @@ def add_commands(commands: Any) -> None:
     command = commands.add_parser("sysinfo", help="the machine and the software, as results files keep them")
     command.add_argument("--json", action="store_true", help="print JSON")
     command.set_defaults(command=_sysinfo)
+
+
+def _report(options: argparse.Namespace) -> int:
+    from qcqpbench.analysis.report.numbers.contents import contents  # noqa: PLC0415 (slow to import)
+    from qcqpbench.analysis.report.numbers.sources import read  # noqa: PLC0415
+    from qcqpbench.analysis.report.numbers.verdict import verdict  # noqa: PLC0415
+    from qcqpbench.analysis.report.render import html, markdown  # noqa: PLC0415
+
+    suffix = Path(options.output or "").suffix
+    form = options.format or ("md" if suffix == ".md" else "html")
+    kind = markdown.KIND if form == "md" else html.KIND
+    target = Path(options.output or f"report.{form}")
+    if options.output != "-":
+        # Before the files are read, which may take long.
+        check_target(target, kind)
+    results = read(options.files)
+    found = contents(results)
+    text = (markdown.markdown if form == "md" else html.html)(results, found)
+    if options.output == "-":
+        sys.stdout.write(text)
+        return DONE
+    with writing_text(target, kind) as file:
+        file.write(text)
+    print("\n".join(verdict(found)))
+    print(f"{target}: {len(results.rows)} runs, {len(text.encode(errors='replace')) / 1e6:.1f} MB")
+    return DONE
 
 
 def _verify(options: argparse.Namespace) -> int:

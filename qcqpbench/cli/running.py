@@ -10,15 +10,16 @@ from contextlib import closing
 from dataclasses import asdict, replace
 from typing import Any
 
-from ..errors import require
-from ..isolate import solver_facts
-from ..job import Job
-from ..machine import machine
-from ..progress import Progress, labels, table
-from ..runner import LocalPool, Pool
-from ..spec import parse
-from ..store import Store
-from ..suite import Entry, Suite, expand_problem, load_suite
+from qcqpbench.catalog.machine import machine
+from qcqpbench.catalog.spec import parse
+from qcqpbench.errors import require
+from qcqpbench.results.store import Store
+from qcqpbench.run.isolation.worker import solver_facts
+from qcqpbench.run.job import Job, labels
+from qcqpbench.run.local_pool import LocalPool, Pool
+from qcqpbench.run.suite import Entry, Suite, expand_problem, load_suite
+
+from ._progress import Progress, table
 from .common import DONE, FAILED, INTERRUPTED
 
 
@@ -64,7 +65,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _dask_pool(address: str, jobs: int) -> Pool:
-    from ..cluster import DaskPool  # noqa: PLC0415 (slow to import)
+    from qcqpbench.run.dask_pool import DaskPool  # noqa: PLC0415 (slow to import)
 
     return DaskPool(address, jobs)
 

@@ -7,13 +7,14 @@ import math
 import sys
 from typing import Any
 
-from ..attempt import Attempt, certify, check_accepts, random_start
-from ..conformance import check_solver
-from ..errors import QcqpbenchError, require
-from ..isolate import Worker, solver_facts
-from ..maxmargin import MaxMargin
-from ..status import Scope
-from ..verify import FEASIBILITY_TOLERANCE
+from qcqpbench.catalog.status import Scope
+from qcqpbench.errors import QcqpbenchError, require
+from qcqpbench.problem.maxmargin import MaxMargin
+from qcqpbench.run.attempt import Attempt, certify, check_accepts, random_start
+from qcqpbench.run.conformance import check_solver
+from qcqpbench.run.isolation.worker import Worker, solver_facts
+from qcqpbench.run.verify import FEASIBILITY_TOLERANCE
+
 from .common import DONE, FAILED, cell, problem_of, width
 
 

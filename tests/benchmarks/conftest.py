@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from qcqpbench.machine import machine
+from qcqpbench.catalog.machine import machine
 
 
 def pytest_benchmark_generate_machine_info() -> dict[str, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from qcqpbench import MaxMargin, formulation, problem
-from qcqpbench.registry import family
+from qcqpbench.catalog.registry import family
 
 M, P = 100, 800
 

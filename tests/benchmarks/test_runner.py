@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import qcqpbench
-from qcqpbench.isolate import Worker
-from qcqpbench.job import Job, Outcome
-from qcqpbench.runner import LocalPool
-from tests.hostile import Hostile, Kind, install
+from qcqpbench.run.isolation.worker import Worker
+from qcqpbench.run.job import Job, Outcome
+from qcqpbench.run.local_pool import LocalPool
+from tests.support.hostile import Hostile, Kind, install
 
 SPEC = "covariance_perceptron[m=10,p=20,seed=1]"
 RUNS = 2000

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from qcqpbench import MaxMargin, problem, solve
-from qcqpbench.registry import solver, solvers
-from qcqpbench.status import Availability, PointStatus, Termination
+from qcqpbench.catalog.registry import solver, solvers
+from qcqpbench.catalog.status import Availability, PointStatus, Termination
 
 SPECS = [
     "covariance_perceptron[m=10,load=1]",

@@ -6,8 +6,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from qcqpbench import QCQP, MaxMargin, QcqpbenchError, problem, theory
-from qcqpbench.registry import families, family
-from qcqpbench.spec import parameters_of
+from qcqpbench.catalog.registry import families, family
+from qcqpbench.catalog.spec import parameters_of
 
 TASKS = [
     "covariance_perceptron[m=5,ensemble=paper",

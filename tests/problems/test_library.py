@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qcqpbench import QCQP, MaxMargin, QcqpbenchError, problem, read, report, solve, write
-from qcqpbench.attempt import assemble
-from qcqpbench.cli import main
-from qcqpbench.conformance import check_family
-from qcqpbench.formats.qplib import write_point
-from qcqpbench.job import Outcome
-from qcqpbench.judgement import judge
-from qcqpbench.proposal import Proposal
-from qcqpbench.registry import family, solver
-from qcqpbench.spec import spell
-from qcqpbench.status import Termination
-from qcqpbench.store import Store
-from qcqpbench.suite import Suite, load_suite
-from qcqpbench.verify import verify
-from tests.outside import QPLIB, absence
+from qcqpbench import QCQP, MaxMargin, QcqpbenchError, problem, read, solve, write
+from qcqpbench.analysis.report.numbers.sources import read as read_results
+from qcqpbench.catalog.registry import family, solver
+from qcqpbench.catalog.spec import spell
+from qcqpbench.catalog.status import Termination
+from qcqpbench.cli.main import main
+from qcqpbench.problem.formats.qplib import write_point
+from qcqpbench.results.store import Store
+from qcqpbench.run.attempt import assemble
+from qcqpbench.run.conformance import check_family
+from qcqpbench.run.job import Outcome
+from qcqpbench.run.proposal import Proposal
+from qcqpbench.run.suite import Suite, load_suite
+from qcqpbench.run.verify import judge, verify
+from tests.support.outside import QPLIB, absence
 
 NAMES = [line.split(",")[0] for line in (QPLIB / "index.csv").read_text().splitlines()[1:]] if QPLIB.is_dir() else []
 needs_qplib = pytest.mark.skipif(not NAMES, reason=absence(QPLIB))
@@ -143,7 +143,7 @@ def test_the_report_has_the_best_known_values_of_now(folder: Path, tmp_path: Pat
             store.add(Outcome(job, attempt))
 
     def known() -> set[float | None]:
-        return {row["best_known"] for row in report.read([tmp_path / "results.db"]).rows}
+        return {row["best_known"] for row in read_results([tmp_path / "results.db"]).rows}
 
     assert known() == {2.5, 0.5}
     index.write_text("name,best\ntwo,2.75\ntask,0.75\n")
@@ -172,7 +172,7 @@ def test_two_names_of_one_problem(
     same = f"qcqpbench: {second} is the same problem as {first}"
     assert lines[1] == f"{same}; the runs and the best known value of the latter count"
     assert lines[2].startswith("[1/1] slsqp on ") and len(lines) == 3
-    (row,) = report.read(["results.db"]).rows
+    (row,) = read_results(["results.db"]).rows
     assert (row["problem"], row["best_known"]) == (first, 2.5)
     (folder / "one.qplib").write_text("nothing")
     index.write_text("name,best\nthree,\ntwo,2.5\none,\n")

@@ -12,10 +12,11 @@ import pytest
 from numpy.typing import NDArray
 
 from qcqpbench import MaxMargin, QcqpbenchError, problem, random_start, read, recorded_task, solve, write
-from qcqpbench.cli import main
-from qcqpbench.recordings import codes
-from qcqpbench.registry import solver
-from tests.outside import TIME_SERIES, absence
+from qcqpbench.catalog.registry import solver
+from qcqpbench.cli.main import main
+from qcqpbench.problem.recordings import features
+from qcqpbench.problem.recordings.task import codes
+from tests.support.outside import TIME_SERIES, absence
 
 Array = NDArray[np.float64]
 
@@ -102,7 +103,7 @@ def test_every_bit_of_a_covariance_is_defined(
 ) -> None:
     """Sums one after the other, in the order of time: what any machine makes of it, whatever is held at a time."""
     if block is not None:
-        monkeypatch.setattr("qcqpbench.features._BLOCK", block)
+        monkeypatch.setattr(features, "_BLOCK", block)
     x = np.random.default_rng(1).standard_normal((2, channels, time))
     made = recorded_task(x, [0, 1], normalize="none", test_share=0)
     for trial, pattern in zip(x.tolist(), made.patterns.tolist(), strict=True):

@@ -2,10 +2,10 @@
 
 import pytest
 
-from qcqpbench import conformance
-from qcqpbench.conformance import check_solver
-from qcqpbench.registry import solver, solvers
-from qcqpbench.status import Availability
+from qcqpbench.catalog.registry import solver, solvers
+from qcqpbench.catalog.status import Availability
+from qcqpbench.run import conformance
+from qcqpbench.run.conformance import check_solver
 
 # All of these tests take seconds: some run packages, all of them run every problem of the suite.
 pytestmark = [pytest.mark.slow, pytest.mark.solver]

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 
 import qcqpbench
-from qcqpbench.attempt import solve
-from qcqpbench.certificate import proved_bound
-from qcqpbench.status import Termination
+from qcqpbench.catalog.certificate import proved_bound
+from qcqpbench.catalog.status import Termination
+from qcqpbench.run.attempt import solve
 from tests.conftest import MakeTask
-from tests.duality import stacked_matrix
+from tests.support.duality import stacked_matrix
 
 
 @pytest.mark.solver

@@ -29,7 +29,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def qcqpbench(environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
-    program = "import sys; from qcqpbench.cli import main; sys.exit(main())"
+    program = "import sys; from qcqpbench.cli.main import main; sys.exit(main())"
     return subprocess.run(
         [sys.executable, "-c", program, *words], env=environment, capture_output=True, text=True, check=False
     )

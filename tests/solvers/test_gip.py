@@ -3,14 +3,14 @@ import pytest
 from numpy.typing import NDArray
 
 import qcqpbench
-from qcqpbench.attempt import random_start, solve
-from qcqpbench.certificate import certify_margin
-from qcqpbench.maxmargin import MaxMargin
-from qcqpbench.registry import solver
-from qcqpbench.solver import Budget
+from qcqpbench.catalog.certificate import certify_margin
+from qcqpbench.catalog.registry import solver
+from qcqpbench.catalog.solver import Budget
+from qcqpbench.catalog.status import Termination
+from qcqpbench.problem.maxmargin import MaxMargin
+from qcqpbench.run.attempt import random_start, solve
 from qcqpbench.solvers._gip_passes import Passes, distinct, warm_up
 from qcqpbench.solvers.gip import batch_of_starts
-from qcqpbench.status import Termination
 from tests.conftest import MakeTask
 
 Array = NDArray[np.float64]

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from qcqpbench import QCQP
-from qcqpbench.attempt import solve
-from qcqpbench.formulations import formulation
-from qcqpbench.maxmargin import MaxMargin
-from qcqpbench.registry import problem, solver
+from qcqpbench.catalog.registry import problem, solver
+from qcqpbench.catalog.status import Availability, PointStatus, Termination
+from qcqpbench.problem.formulations import formulation
+from qcqpbench.problem.maxmargin import MaxMargin
+from qcqpbench.run.attempt import solve
 from qcqpbench.solvers._pyomo_model import load_pyomo, point, pyomo_model, set_point
-from qcqpbench.status import Availability, PointStatus, Termination
 
 pyo = pytest.importorskip("pyomo.environ")
 visitor = pytest.importorskip("pyomo.core.expr.visitor")

@@ -11,11 +11,11 @@ import pytest
 from scipy import sparse
 
 from qcqpbench import QCQP
-from qcqpbench.attempt import random_start, solve
-from qcqpbench.registry import problem, solver
-from qcqpbench.solver import Budget
+from qcqpbench.catalog.registry import problem, solver
+from qcqpbench.catalog.solver import Budget
+from qcqpbench.catalog.status import Availability, PointStatus, Termination
+from qcqpbench.run.attempt import random_start, solve
 from qcqpbench.solvers import _qcqp_compat
-from qcqpbench.status import Availability, PointStatus, Termination
 
 cvxpy = pytest.importorskip("cvxpy")
 
@@ -80,8 +80,8 @@ def test_what_it_changes_is_undone(improve: str) -> None:
 def test_importing_it_leaves_no_log_and_no_logging(tmp_path: Path) -> None:
     script = """
 import logging
-from qcqpbench.attempt import solve
-from qcqpbench.registry import problem
+from qcqpbench.run.attempt import solve
+from qcqpbench.catalog.registry import problem
 attempt = solve(problem("covariance_perceptron[m=3,p=2]"), "qcqp[max_iter=5]")
 assert attempt.point is not None, attempt
 assert logging.getLogger().handlers == [] and logging.getLogger().level == logging.WARNING

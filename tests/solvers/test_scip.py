@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from qcqpbench import QCQP, solve
-from qcqpbench.registry import solver
-from qcqpbench.status import Availability, Termination
+from qcqpbench.catalog.registry import solver
+from qcqpbench.catalog.status import Availability, Termination
 
 pytestmark = [
     pytest.mark.solver,

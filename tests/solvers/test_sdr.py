@@ -3,8 +3,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qcqpbench.attempt import solve
-from qcqpbench.qcqp import QCQP
+from qcqpbench.problem.qcqp import QCQP
+from qcqpbench.run.attempt import solve
 
 pytestmark = pytest.mark.solver
 

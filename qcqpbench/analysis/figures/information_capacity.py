@@ -1,0 +1,77 @@
+"""information_capacity: bits per synapse against the number of outputs, and the ratio to the classical perceptron."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from qcqpbench import theory
+from qcqpbench.results.store import Row
+from qcqpbench.run.suite import Settings, Suite
+
+from .base import Axes, Data, Figure, Table, best_of_sets, by, entry, grid, set_count, spread
+from .style import BLACK, BLUE, ORANGE, RED, curve, symbols
+
+_M, _F, _P = 500, 0.2, 50
+_SHADES = {1.0: BLACK, 0.5: "#555555", _F: "#7a7a7a", 0.05: "#9e9e9e", 0.01: "#bfbfbf"}
+
+
+def _suite(quick: bool) -> Suite:
+    outputs, sets = ((2, 3), range(1)) if quick else ((2, 3, 5, 8), range(3))
+    problems = grid("covariance_perceptron", m=_M, n=outputs, f=_F, c=0.5, p=_P, seed=sets)
+    return Suite("information_capacity", "", tuple(problems), (entry("gip[starts=1]", Settings(time_limit=1200)),))
+
+
+def _data(rows: Sequence[Row]) -> Data:
+    """Theory at κ = 0, and the ratio that measured margins give.
+
+    No run tells the capacity at κ = 0, but by theory the ratio is the same at every margin. So the information in p
+    patterns that are classified with margin κ̄ is compared with what classical perceptrons store at κ̄ by theory, which
+    is proved for them: p · (bits of a pattern and its labels) / (m/I(κ̄) · (m + n)).
+    """
+    table: Table = []
+    for n in np.unique(np.geomspace(2, 10_000, 120).round()).astype(int).tolist():
+        classical = float(theory.per_synapse(theory.classical_information(0.0, _M, n), _M, n))
+        table.append({"kind": "classical", "n": n, "information_per_synapse": classical})
+        for f in _SHADES:
+            own = float(theory.per_synapse(theory.covariance_information(0.0, _M, n, f), _M, n))
+            table.append({"kind": "theory", "n": n, "f": f, "information_per_synapse": own, "ratio": own / classical})
+    for (n,), each in by(rows, "n").items():
+        margins = best_of_sets(each)
+        ratios = [
+            float(_P * theory.covariance_pattern_bits(_M, n, _F) / theory.classical_information(kappa_bar, _M, n))
+            for kappa_bar in margins
+        ]
+        if ratios:
+            table.append(
+                {"kind": "measured", "n": n, "f": _F, **spread("kappa_bar", margins), **spread("ratio", ratios)}
+            )
+    found = [line["kappa_bar"] for line in table if line["kind"] == "measured"]
+    caption = (
+        f"a: information capacity per synapse, Î = P (log₂K + N)/(nm), against the number of outputs n at κ = 0; "
+        f"theory for m → ∞, covariances of sparseness f (black to grey) and the classical perceptron (blue). b: its "
+        f"ratio to the classical one; dotted line at 2, the limit for n ≫ m, and for f = 1 the value at n = m. "
+        f"Symbols: measured. No run tells the capacity at κ = 0, but by theory the ratio is the same at every margin, "
+        f"so {_P} patterns and the margins that gip finds for them (κ̄ = {min(found):.1f} to {max(found):.1f}; mean of "
+        f"{set_count(rows)}, bars: range) are compared with what classical perceptrons store at that margin. "
+        f"Parameters: m = {_M}, measured at f = {_F:g}, c = 0.5."
+    )
+    return Data(table, caption)
+
+
+def _paint(axes: Sequence[Axes], data: Data) -> None:
+    left, right = axes
+    for f, color in _SHADES.items():
+        for panel, what in ((left, "information_per_synapse"), (right, "ratio")):
+            style = "-" if f == 1 else "--"
+            curve(panel, data.of(kind="theory", f=f), "n", what, style, color=color, label=f"f = {f:g}")
+    curve(left, data.of(kind="classical"), "n", "information_per_synapse", color=BLUE, label="classical")
+    right.axhline(2, color=RED, linestyle=":")
+    symbols(right, data.of(kind="measured"), "n", "ratio", "o", ORANGE, label=f"measured, f = {_F:g}")
+    for panel in axes:
+        panel.set(xscale="log", yscale="log", xlabel="outputs n")
+        panel.legend(loc="upper right")
+    left.set_ylabel("bits per synapse Î")
+    right.set_ylabel("ratio to classical Î")
+
+
+INFORMATION_CAPACITY = Figure("information_capacity", _suite, _data, _paint)

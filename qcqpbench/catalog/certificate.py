@@ -1,0 +1,329 @@
+"""Certified upper bounds on the margin of one task, by weak duality.
+
+For multipliers λ ≥ 0 of the stabilities that sum to one, and any y ∈ ℝⁿ,
+
+    κ(W) ≤ Σ λ^r_ij ζ^r_ij w_iᵀP^r w_j = ½ wᵀ S(λ) w ≤ ½ Σ_i y_i + ½ n λ_max(S(λ) − Diag(y))
+
+with w = (w_1, …, w_n) stacked, S the symmetric matrix of the blocks M_ij = Σ_r λ^r_ij ζ^r_ij P^r, and Diag(y) with
+y_i on the m places of row i. For n = 2 and the best y this is σ_max(M). The best λ and y give the value of Shor's
+semidefinite relaxation, but every λ and y give a bound: the search may stop at any time, and what counts is computed
+at its end from λ and y by an eigensolver, with an allowance for its rounding.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from qcqpbench.errors import require
+from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
+
+Array = NDArray[np.float64]
+
+# A gap below this, relative to the margin, proves the point optimal.
+PROVED = 1e-6
+# Eigenvalues are accurate to a few times size · 2⁻⁵³ · norm; so are the sums that make up S.
+_ROUNDING = 1e-14
+_CENTRING, _TO_BOUNDARY, _ARMIJO, _DIGITS, _SHORTEST, _STEPS = 0.2, 0.9, 0.1, 1e-12, 1e-6, 100
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """A bound that no W can beat, and how close a point comes to it.
+
+    gap              (bound − margin) / max(|bound|, |margin|)
+    proved_optimal   whether the gap is at most PROVED
+    multipliers      λ, shape (p, N), which prove the bound; together with offsets y
+    """
+
+    bound: float
+    multipliers: Array
+    offsets: Array
+    iterations: int
+    seconds: float
+    margin: float | None = None
+    gap: float | None = None
+    proved_optimal: bool = False
+
+
+def certify_margin(
+    task: MaxMargin,
+    point: ArrayLike | None = None,
+    multipliers: ArrayLike | None = None,
+    time_limit: float = np.inf,
+    tol: float = 3e-3,
+) -> Certificate:
+    """The best bound found, by an interior-point method on the dual of Shor's relaxation, until it is within tol
+    (relative) of the relaxation's value, or the time is over.
+
+    point         W to compare with the bound
+    multipliers   λ to begin with, for instance those of a solver: its own bound is never lost
+    """
+    begin = time.perf_counter()
+    best = _Bound(task)
+    uniform = np.full(task.labels.shape, 1.0 / task.labels.size)
+    best.see(uniform)
+    if multipliers is not None and (given := _normalized(task, multipliers)) is not None:
+        best.see(given)
+    margin = None if point is None else float(task.margin(unit_rows(point)))
+    iterations = 0
+    if np.isfinite(best.value) and best.scale > 0:
+        found = None
+        for found in _central_path(task, best):
+            iterations += 1
+            closed = margin is not None and found.bound - margin <= 0.1 * PROVED * abs(found.bound)
+            if closed or found.excess <= tol * abs(found.bound) or time.perf_counter() - begin >= time_limit:
+                break
+        if found is not None:
+            best.see(found.weights, found.offsets)
+    gap = None if margin is None else (best.value - margin) / max(abs(best.value), abs(margin), 1e-300)
+    return Certificate(
+        bound=best.value,
+        multipliers=best.weights,
+        offsets=best.offsets,
+        iterations=iterations,
+        seconds=time.perf_counter() - begin,
+        margin=margin,
+        gap=gap,
+        proved_optimal=gap is not None and gap <= PROVED,
+    )
+
+
+def proved_bound(task: MaxMargin, multipliers: ArrayLike, offsets: ArrayLike | None = None) -> float:
+    """The bound that λ, scaled to sum to one, and y prove (y = 0 if not given, for n = 2 as good as any); infinite if
+    they prove none."""
+    given, best = _normalized(task, multipliers), _Bound(task)
+    y = np.zeros(task.n) if offsets is None else np.asarray(offsets, dtype=np.float64)
+    require(y.shape == (task.n,), f"offsets have shape {y.shape}, needed: ({task.n},)")
+    if given is not None and np.isfinite(y).all():
+        best.see(given, y)
+    return best.value
+
+
+def _normalized(task: MaxMargin, multipliers: ArrayLike) -> Array | None:
+    """λ with the sum one, or None if some are negative or not finite, or all are zero."""
+    given = np.asarray(multipliers, dtype=np.float64)
+    require(given.shape == task.labels.shape, f"multipliers have shape {given.shape}, needed: {task.labels.shape}")
+    return given / given.sum() if np.isfinite(given).all() and given.sum() > 0 and given.min() >= 0 else None
+
+
+def dual_matrix(task: MaxMargin, weights: Array) -> Array:
+    """S(λ), shape (n m, n m)."""
+    S = np.zeros((task.n, task.m, task.n, task.m))
+    for M, i, j in zip(task.mixture(weights), *task.pairs, strict=True):
+        S[i, :, j], S[j, :, i] = M, M.T
+    return S.reshape(task.n * task.m, -1)
+
+
+class _Bound:
+    """The smallest bound seen, with what proves it."""
+
+    def __init__(self, task: MaxMargin) -> None:
+        self.task = task
+        self.value = np.inf
+        self.scale = 0.0
+        self.weights = np.zeros(task.labels.shape)
+        self.offsets = np.zeros(task.n)
+
+    def see(self, weights: Array, offsets: Array | None = None) -> None:
+        task = self.task
+        S = dual_matrix(task, weights)
+        norm = float(np.abs(S).sum(axis=1).max())
+        self.scale = max(self.scale, norm)
+        offsets = np.zeros(task.n) if offsets is None else offsets
+        top = float(np.linalg.eigvalsh(S - np.diag(np.repeat(offsets, task.m)))[-1])
+        allowance = _ROUNDING * len(S) * (norm + float(np.abs(offsets).max()))
+        # A weight that misses 1 by rounding scales the whole of λ.
+        excess = 1.0 + abs(float(weights.sum()) - 1.0) + _ROUNDING
+        value = 0.5 * float(offsets.sum()) + 0.5 * task.n * (top + allowance)
+        value *= excess if value > 0 else 1.0 / excess
+        if value < self.value:
+            self.value, self.weights, self.offsets = value, weights, offsets + top
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A point of the central path: λ, y, their bound, and by how much it exceeds the relaxation's value at the most."""
+
+    weights: Array
+    offsets: Array
+    bound: float
+    excess: float
+
+
+def _central_path(task: MaxMargin, start: _Bound) -> Iterator[_Found]:
+    """Newton's method on ½ Σy − ν [ln det(Diag(y) − S(λ)) + Σ ln λ] over Σλ = 1, while ν falls; the point after each
+    step."""
+    shape, unit, R = task.labels.shape, start.scale, task.labels.size
+    order = task.n * task.m + R
+    barrier = _PairBarrier(task, unit) if task.n == 2 else _Barrier(task, unit)
+    weights = 0.9 * start.weights.ravel() + 0.1 / R
+    y = barrier.offsets(weights)
+    if not np.isfinite(barrier.enter(weights, y)):
+        return
+    # So large that y suits λ: far from the path steps are short, and there would be hundreds.
+    nu = barrier.price * len(y) / -float(barrier.gradient()[R:].sum())
+
+    def merit(weights: Array, y: Array) -> float:
+        return barrier.price / nu * float(y.sum()) + barrier.enter(weights, y) - float(np.log(weights).sum())
+
+    for _ in range(_STEPS):
+        here = merit(weights, y)
+        if not np.isfinite(here):
+            return
+        # Where the path is met, a step changes nothing but the last digits.
+        digits = _DIGITS * (1.0 + abs(here))
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                step, decrement = _newton(barrier.hessian(), barrier.gradient(), weights, barrier.price / nu)
+            length = min(1.0, _TO_BOUNDARY / max(float((-step[:R] / weights).max()), 1e-300))
+            enough = _ARMIJO * decrement
+            while not merit(weights + length * step[:R], y + length * step[R:]) <= here - enough * length + digits:
+                length /= 2
+                if length < _SHORTEST:
+                    raise np.linalg.LinAlgError
+        except np.linalg.LinAlgError:
+            if barrier.double:
+                # Out of digits: what has been found stands.
+                return
+            barrier.double = True
+            continue
+        weights = weights + length * step[:R]
+        weights /= weights.sum()
+        y = y + length * step[R:]
+        bound = unit * barrier.price * float(y.sum())
+        yield _Found(weights.reshape(shape), np.resize(unit * y, task.n), bound, unit * nu * order)
+        if decrement < 1.0 and length > 0.5:
+            nu *= _CENTRING
+
+
+def _newton(H: Array, gradient: Array, weights: Array, price: float) -> tuple[Array, float]:
+    """The step in (λ, y) within Σλ = 1, and its squared decrement, from the derivatives of −ln det F."""
+    R = len(weights)
+    H[np.arange(R), np.arange(R)] += 1.0 / weights**2
+    gradient[:R] -= 1.0 / weights
+    gradient[R:] += price
+    ones = np.concatenate([np.ones(R), np.zeros(len(gradient) - R)])
+    if not (np.isfinite(H).all() and np.isfinite(gradient).all()):
+        raise np.linalg.LinAlgError
+    L = np.linalg.cholesky(H)
+    solved = np.linalg.solve(L.T, np.linalg.solve(L, np.stack([gradient, ones], axis=1)))
+    step = -solved[:, 0] + solved[:, 1] * (ones @ solved[:, 0]) / (ones @ solved[:, 1])
+    return step, float(-gradient @ step)
+
+
+class _Barrier:
+    """−ln det F for F = Diag(y) − S(λ), and its derivatives in (λ, y); in units of a typical entry.
+
+    price    what y counts in the bound
+    double   whether the Hessian is computed in float64; it needs no more than float32 until that fails
+    """
+
+    price = 0.5
+
+    def __init__(self, task: MaxMargin, unit: float) -> None:
+        self.task, self.unit, self.double = task, unit, False
+        self._patterns = task.patterns[:0].astype(np.float32)
+
+    def patterns(self) -> NDArray[Any]:
+        dtype = np.float64 if self.double else np.float32
+        if len(self._patterns) == 0 or self._patterns.dtype != dtype:
+            self._patterns = (self.task.patterns / self.unit).astype(dtype)
+        return self._patterns
+
+    def along(self, directions: Array) -> Array:
+        """⟨P^r, D⟩ in float64 for directions D, shape (…, m, m): shape (p, …)."""
+        p, shape = self.task.p, directions.shape[:-2]
+        products = self.task.patterns.reshape(p, -1) @ directions.reshape(-1, self.task.m**2).T
+        return (products / self.unit).reshape(p, *shape)
+
+    def offsets(self, weights: Array) -> Array:
+        """A y to begin with, for which F is positive definite."""
+        S = dual_matrix(self.task, weights.reshape(self.task.labels.shape)) / self.unit
+        return np.full(self.task.n, 1.05 * max(float(np.linalg.eigvalsh(S)[-1]), 1e-6))
+
+    def enter(self, weights: Array, y: Array) -> float:
+        """Go to (λ, y); −ln det F there, infinite if F is not positive definite."""
+        S = dual_matrix(self.task, weights.reshape(self.task.labels.shape)) / self.unit
+        try:
+            self.L = np.linalg.cholesky(np.diag(np.repeat(y, self.task.m)) - S)
+        except np.linalg.LinAlgError:
+            return np.inf
+        return -2.0 * float(np.log(np.diagonal(self.L)).sum())
+
+    def _inverse(self) -> Array:
+        """The blocks G_ij of G = F⁻¹, shape (n, n, m, m)."""
+        inverse = np.linalg.inv(self.L)
+        return (inverse.T @ inverse).reshape(self.task.n, self.task.m, self.task.n, self.task.m).swapaxes(1, 2)
+
+    def gradient(self) -> Array:
+        G, labels = self._inverse(), self.task.labels
+        return np.append((2.0 * labels * self.along(G[self.task.pairs])).ravel(), -np.einsum("iikk->i", G))
+
+    def hessian(self) -> Array:
+        """In λ^r_ij and λ^s_uv it is 2 ζ^r_ij ζ^s_uv ⟨P^s, T⟩ with T = G_ui P^r G_jv + G_uj P^rᵀ G_iv, which holds p m²
+        numbers for each two pairs."""
+        n, p, labels = self.task.n, self.task.p, self.task.labels.astype(np.float64)
+        exact, patterns = self._inverse(), self.patterns()
+        G, flat = exact.astype(patterns.dtype), patterns.reshape(p, -1)
+        pairs = list(zip(*self.task.pairs, strict=True))
+        N, R = len(pairs), labels.size
+        H = np.empty((R + n, R + n))
+        for a, (i, j) in enumerate(pairs):
+            for b, (u, v) in enumerate(pairs[: a + 1]):
+                T = np.matmul(G[u, i], patterns) @ G[j, v]
+                T += (np.matmul(G[v, i], patterns) @ G[j, u]).swapaxes(1, 2)
+                block = 2.0 * np.outer(labels[:, a], labels[:, b]) * (T.reshape(p, -1) @ flat.T)
+                H[a:R:N, b:R:N] = block
+                H[b:R:N, a:R:N] = block.T
+        for k in range(n):
+            mixed = self.along(np.stack([exact[i, k] @ exact[k, j] for i, j in pairs]))
+            H[:R, R + k] = H[R + k, :R] = (-2.0 * labels * mixed).ravel()
+        H[R:, R:] = (exact**2).sum(axis=(2, 3))
+        return H
+
+
+class _PairBarrier(_Barrier):
+    """For n = 2, where y_1 = y_2 = y: −ln det F = −Σ ln(y² − σ²) over the singular values σ of M, and F's eigenvalues
+    are y ∓ σ. All is done in M's singular bases: half of the products."""
+
+    price = 1.0
+
+    def offsets(self, weights: Array) -> Array:
+        return np.array([1.05 * max(float(np.linalg.svd(self._mixture(weights), compute_uv=False)[0]), 1e-6)])
+
+    def _mixture(self, weights: Array) -> Array:
+        return self.task.mixture(weights.reshape(self.task.labels.shape))[0] / self.unit
+
+    def enter(self, weights: Array, y: Array) -> float:
+        left, sigma, right = np.linalg.svd(self._mixture(weights))
+        if not y[0] > sigma[0]:
+            return np.inf
+        self.left, self.right, self.low, self.high = left, right.T, y[0] - sigma, y[0] + sigma
+        return -float(np.log(self.low).sum() + np.log(self.high).sum())
+
+    def gradient(self) -> Array:
+        slopes = self.along((self.left * (1 / self.low - 1 / self.high)) @ self.right.T)
+        return np.append(self.task.labels[:, 0] * slopes, -float((1 / self.low + 1 / self.high).sum()))
+
+    def hessian(self) -> Array:
+        """In the bases, D = UᵀPV has the symmetric part A and the antisymmetric part K; a pair of D's contributes
+        Σ αAA' + βKK'."""
+        patterns, p, labels = self.patterns(), self.task.p, self.task.labels[:, 0].astype(np.float64)
+        low, high, dtype = self.low, self.high, patterns.dtype
+        alpha = 1 / np.outer(low, low) + 1 / np.outer(high, high)
+        beta = 1 / np.outer(low, high) + 1 / np.outer(high, low)
+        D = np.matmul(self.left.T.astype(dtype), patterns) @ self.right.astype(dtype)
+        # Σ αAA' + βKK' = Σ D (γD' + δD'ᵀ)
+        partner = D * (0.5 * (alpha + beta)).astype(dtype)
+        partner += D.swapaxes(1, 2) * (0.5 * (alpha - beta)).astype(dtype)
+        gram = np.outer(labels, labels) * (D.reshape(p, -1) @ partner.reshape(p, -1).T)
+        mixed = labels * self.along((self.left * (1 / low**2 - 1 / high**2)) @ self.right.T)
+        H = np.empty((p + 1, p + 1))
+        H[:p, :p] = 0.5 * (gram + gram.T)
+        H[p, :p] = H[:p, p] = -mixed
+        H[p, p] = float((1 / low**2 + 1 / high**2).sum())
+        return H

@@ -1,0 +1,152 @@
+"""The machine and the software that results come from; nothing that names a person or a host."""
+
+import contextlib
+import ctypes
+import functools
+import importlib.metadata
+import os
+import platform
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from .registry import shipped_solvers
+
+_THREAD_VARIABLES = re.compile(
+    r"(OMP|OPENBLAS|MKL|BLIS|GOTO|VECLIB|NUMEXPR)_\w*(THREAD|DYNAMIC|BIND|PLACES|AFFINITY)\w*"
+)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What is not known is None.
+
+    usable_cores       those that this process may run on
+    governor           of the CPU's frequency
+    blas_threads       that NumPy's BLAS would use here; a run uses those of its job
+    commit, dirty      of the checkout the package runs from, and whether its files differ from the commit
+    packages           the version of each package that a solver needs, by name; None if it is missing
+    thread_variables   of the environment
+    """
+
+    cpu: str
+    physical_cores: int | None
+    logical_cores: int | None
+    usable_cores: int | None
+    memory_bytes: int | None
+    system: str
+    kernel: str
+    governor: str | None
+    blas: str | None
+    blas_version: str | None
+    blas_threads: int | None
+    python: str
+    qcqpbench: str | None
+    commit: str | None
+    dirty: bool | None
+    packages: dict[str, str | None]
+    thread_variables: dict[str, str]
+
+
+def machine() -> Machine:
+    """The machine this process runs on."""
+    blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+    commit, dirty = _commit(Path(__file__).parents[1])
+    affinity = getattr(os, "sched_getaffinity", None)
+    return Machine(
+        cpu=_cpu(),
+        physical_cores=_physical_cores(),
+        logical_cores=os.cpu_count(),
+        usable_cores=len(affinity(0)) if affinity else None,
+        memory_bytes=_memory(),
+        system=_system(),
+        kernel=platform.release(),
+        governor=_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").strip() or None,
+        blas=blas.get("name"),
+        blas_version=blas.get("version"),
+        blas_threads=_blas_threads(),
+        python=platform.python_version(),
+        qcqpbench=_version("qcqpbench"),
+        commit=commit,
+        dirty=dirty,
+        packages=_packages(),
+        thread_variables={
+            name: value for name, value in sorted(os.environ.items()) if _THREAD_VARIABLES.fullmatch(name)
+        },
+    )
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _cpu() -> str:
+    named = re.search(r"^model name\s*:\s*(.+)$", _text("/proc/cpuinfo"), re.MULTILINE)
+    return named[1].strip() if named else platform.processor() or platform.machine()
+
+
+def _physical_cores() -> int | None:
+    blocks = _text("/proc/cpuinfo").split("\n\n")
+    places = {tuple(re.findall(r"^(?:physical|core) id\s*:\s*(\d+)", block, re.MULTILINE)) for block in blocks} - {()}
+    return len(places) or None
+
+
+def _memory() -> int | None:
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return None
+
+
+def _system() -> str:
+    with contextlib.suppress(OSError):
+        return platform.freedesktop_os_release().get("PRETTY_NAME", platform.system())
+    return platform.system()
+
+
+def _blas_threads() -> int | None:
+    """Asked of the OpenBLAS that NumPy has loaded; others are not asked."""
+    loaded = sorted(set(re.findall(r"(/\S*openblas\S*)$", _text("/proc/self/maps"), re.MULTILINE)))
+    for path in sorted(loaded, key=lambda path: "numpy" not in path):
+        library = ctypes.CDLL(path)
+        for prefix in ("scipy_", ""):
+            for suffix in ("64_", ""):
+                with contextlib.suppress(AttributeError):
+                    return int(getattr(library, f"{prefix}openblas_get_num_threads{suffix}")())
+    return None
+
+
+def _packages() -> dict[str, str | None]:
+    names = {"numpy", "scipy"}.union(*(kind.requires for kind in shipped_solvers().values()))
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        # What the solvers' packages need in turn, such as conic solvers, stands in our extras.
+        wanted = [line for line in importlib.metadata.requires("qcqpbench") or () if 'extra == "dev"' not in line]
+        names |= {name for line in wanted if (name := re.split(r"[^\w.-]", line)[0].lower()) != "qcqpbench"}
+    return {name: _version(name) for name in sorted(names)}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _commit(folder: Path) -> tuple[str | None, bool | None]:
+    """The commit of the checkout that holds a folder's __init__.py, and whether its tracked files were changed."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    git = functools.partial(
+        subprocess.run, cwd=folder, env=environment, capture_output=True, text=True, timeout=20, check=True
+    )
+    try:
+        # An environment may stand inside a checkout of something else.
+        git(["git", "ls-files", "--error-unmatch", "__init__.py"])
+        commit = git(["git", "rev-parse", "HEAD"]).stdout.strip()
+        return commit, bool(git(["git", "status", "--porcelain", "--untracked-files=no"]).stdout)
+    except (OSError, subprocess.SubprocessError):
+        return None, None

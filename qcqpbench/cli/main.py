@@ -1,0 +1,75 @@
+"""The command line: parses, calls the package, prints."""
+
+import argparse
+import importlib
+import io
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import NoReturn
+
+from qcqpbench import __version__
+from qcqpbench.errors import QcqpbenchError
+
+from .common import DONE, FAILED, INTERRUPTED, USAGE
+
+# Commands by the module that defines them; only the module of the command that is given is imported.
+COMMANDS = {
+    "explore": ("list", "theory", "convert"),
+    "solving": ("solve", "certify", "check"),
+    "running": ("run",),
+    "drawing": ("figures", "study"),
+    "results": ("report", "verify", "merge", "export", "sysinfo"),
+    "best_known": ("best-known",),
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise QcqpbenchError(f"{message} (see {self.prog} --help)")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code: 0 done, 1 a run or a check failed, 2 wrong usage."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        # File names that are not UTF-8, and terminals without Greek letters: an escape is better than a traceback.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    warnings.formatwarning = lambda message, *_, **__: f"qcqpbench: {message}\n"
+    try:
+        options = _parser(words).parse_args(words)
+        code: int = options.command(options)
+        sys.stdout.flush()
+    except QcqpbenchError as error:
+        if "--debug" in words:
+            raise
+        print(f"qcqpbench: {error}", file=sys.stderr)
+        return USAGE
+    except KeyboardInterrupt:
+        print("qcqpbench: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader (head, less) has left; let the interpreter's last flush go nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(f"qcqpbench: {error.strerror or error}", file=sys.stderr)
+        return FAILED
+    return code
+
+
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    """Return a parser for the command among the words; for all commands, if there is none."""
+    parser = _Parser(
+        prog="qcqpbench", description="Benchmarks of QCQP solvers on problems whose answer theory predicts."
+    )
+    parser.add_argument("--version", action="version", version=f"qcqpbench {__version__}")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    command = next((word for word in words if not word.startswith("-")), "")
+    for module in [name for name, defined in COMMANDS.items() if command in defined] or COMMANDS:
+        importlib.import_module(f".{module}", __package__).add_commands(commands)
+    return parser

@@ -1,0 +1,117 @@
+"""Linux facilities that Python does not wrap: /proc, prctl and claims of CPUs. Standard library only."""
+
+import contextlib
+import ctypes
+import fcntl
+import math
+import os
+import random
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+IS_LINUX = sys.platform == "linux"
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+def descendants(ancestor: int) -> list[int]:
+    parents: dict[int, int] = {}
+    for folder in _process_ids():
+        with contextlib.suppress(OSError, ValueError):
+            state, parent = _stat_fields(f"/proc/{folder}/stat")[:2]
+            if state != "Z":
+                parents[int(folder)] = int(parent)
+    found, new = set[int](), {ancestor}
+    while new:
+        new = {pid for pid, parent in parents.items() if parent in new}
+        found |= new
+    return sorted(found)
+
+
+def _process_ids() -> list[str]:
+    return [name for name in os.listdir("/proc") if name.isdigit()] if IS_LINUX else []  # noqa: PTH208
+
+
+def _stat_fields(path: str) -> list[str]:
+    """The fields after the name, which may hold spaces and brackets: state, parent, …"""
+    with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+        return file.read().rpartition(")")[2].split()
+
+
+def process_name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return "?"
+
+
+def resident_bytes(pid: int, shared: bool) -> int:
+    """Bytes in memory, with or without those of files and shared memory."""
+    try:
+        with open(f"/proc/{pid}/statm", encoding="ascii") as file:  # noqa: PTH123
+            _, resident, common = map(int, file.read().split()[:3])
+    except (OSError, ValueError):
+        return 0
+    return (resident if shared else resident - common) * _PAGE_BYTES
+
+
+def thread_ticks(pid: int) -> Iterator[tuple[int, int]]:
+    """Yield the id and the CPU time, in ticks of the system, of each thread of a process."""
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+            with contextlib.suppress(OSError, IndexError, ValueError):
+                fields = _stat_fields(f"/proc/{pid}/task/{thread}/stat")
+                yield int(thread), int(fields[11]) + int(fields[12])
+
+
+def prctl(option: int, value: int) -> None:
+    if IS_LINUX:
+        ctypes.CDLL(None).prctl(option, value)
+
+
+def claim_cpus(count: int) -> tuple[set[int], list[int]]:
+    """Return CPUs that no other claim of this user has, as long as there are enough, and the locked files that say so.
+
+    Without CPUs to choose from, or with a quota that is no more than `count`, there is nothing to claim.
+    """
+    if not IS_LINUX or count >= min(len(os.sched_getaffinity(0)), _cpu_quota()):
+        return set(), []
+    claimed, claims = set[int](), list[int]()
+    # In any order: in containers that do not see each other's claims, all would begin with the same CPU.
+    allowed = sorted(os.sched_getaffinity(0), key=lambda cpu: (_is_second(cpu), random.random()))
+    with contextlib.suppress(OSError):
+        folder = Path(tempfile.gettempdir(), f"qcqpbench-cpus-{os.getuid()}")
+        folder.mkdir(mode=0o700, exist_ok=True)
+        for cpu in allowed:
+            claim = os.open(folder / str(cpu), os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(claim)
+                continue
+            claimed.add(cpu)
+            claims.append(claim)
+            if len(claimed) == count:
+                break
+    others = [cpu for cpu in allowed if cpu not in claimed]
+    return claimed | set(random.sample(others, count - len(claimed))), claims
+
+
+def _is_second(cpu: int) -> bool:
+    """Return whether a CPU shares its core with a CPU of a lower number."""
+    try:
+        text = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text(encoding="ascii")
+        return cpu != int(text.replace("-", ",").split(",")[0])
+    except (OSError, ValueError):
+        return False
+
+
+def _cpu_quota() -> float:
+    """Return how many CPUs' time the container may use, by the clock and not by number."""
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+        return float(quota) / float(period)
+    except (OSError, ValueError):
+        return math.inf

@@ -1,0 +1,334 @@
+"""The fork server: a process that has imported the core and forks the processes that run and judge.
+
+Importing NumPy and SciPy takes half a second, a fork some milliseconds. No code of a solver or a plug-in ever runs in
+the server, so a process forked from it is as clean as a new one. There is a server for each number of BLAS threads,
+which BLAS reads when it is loaded; the rest of the environment, the import path and the working directory are the
+driver's at the time of the fork.
+"""
+
+import atexit
+import contextlib
+import ctypes
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+from qcqpbench.errors import QcqpbenchError
+
+from .supervisor import keep, wake_at_death_of_parent
+
+# Of the processes' environment: the keeper's folder, by which what outlives a killed keeper is found.
+MARK = "QCQPBENCH_WORKER"
+_THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+_PROGRAM = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from qcqpbench.run.isolation.fork_server import serve
+serve(int(sys.argv[2]))
+"""
+# What its children need; nothing of qcqpbench.solvers and qcqpbench.problems. Most solvers use scipy.optimize, and none
+# of them shall seem slower than the others because it was the one to import it.
+_IMPORTS = ("qcqpbench.run.isolation.solver_process", "qcqpbench.run.isolation.judge_process", "scipy.optimize")
+_MARK_CHARACTERS = 40
+_START_TRIES = 10
+_READY_SECONDS = 300.0
+_FORK_SECONDS = 60.0
+_END_SECONDS = 1.0
+_HEADER = struct.Struct("<q")
+_MAX_FILES = 8
+
+
+class ForkedProcess:
+    """A process that is not a child of this one, by a handle that never names another process."""
+
+    def __init__(self, process_id: int, handle: int) -> None:
+        self.process_id, self._handle = process_id, handle
+
+    def has_ended(self, seconds: float = 0.0) -> bool:
+        """Return whether the process has ended, after waiting that long for it."""
+        poll = select.poll()
+        poll.register(self._handle, select.POLLIN)
+        return bool(poll.poll(1000 * seconds))
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless the process has ended."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._handle, number)
+
+    def __del__(self) -> None:
+        # Not before: another thread may be about to send a signal, and the handle's number would be given to others.
+        os.close(self._handle)
+
+
+@dataclass(frozen=True)
+class ForkRequest:
+    """A request to fork a process with its keeper.
+
+    role     the module whose `serve` it runs
+    folder   an empty folder that it shares with its keeper and with the driver; its name is the mark
+    cpus     what to bind it to; empty for no binding
+    """
+
+    role: str
+    folder: str
+    cpus: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Surroundings:
+    """What a process takes over from the driver."""
+
+    environment: dict[str, str]
+    import_path: tuple[str, ...]
+
+
+def fork(threads: int, request: ForkRequest, control: int, pipe: int, heartbeat: int) -> ForkedProcess:
+    """Fork a process and its keeper from the server for that number of threads; return the keeper.
+
+    Parameters
+    ----------
+    control, pipe, heartbeat
+        Open files: the keeper's connection to the driver, the process' own, and memory shared with the keeper.
+    """
+    message = _describe_fork(request, threads)
+    directory = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for _ in range(_START_TRIES):
+            server = _server(threads)
+            try:
+                return server.fork(message, (control, pipe, heartbeat, directory))
+            except (OSError, EOFError):
+                # Somebody has killed or stopped it.
+                server.close()
+    finally:
+        os.close(directory)
+    raise QcqpbenchError(f"no worker process could be started: the fork server ended {_START_TRIES} times")
+
+
+@atexit.register
+def close_servers() -> None:
+    """End all fork servers of this process; what they have forked ends with them."""
+    with _lock:
+        for process, threads in list(_servers):
+            server = _servers.pop((process, threads))
+            # A fork of this process has the server in its list too, but not as its own.
+            if process == os.getpid():
+                server.close()
+
+
+def server_ids() -> list[int]:
+    """Return the process ids of the fork servers of this process."""
+    with _lock:
+        return [server.process_id for (process, _), server in _servers.items() if process == os.getpid()]
+
+
+def _describe_fork(request: ForkRequest, threads: int) -> bytes:
+    environment = os.environ | _thread_variables(threads) | {MARK: Path(request.folder).name}
+    paths = tuple(os.path.abspath(path) for path in sys.path)  # noqa: PTH100
+    content = {"request": asdict(request), "surroundings": asdict(_Surroundings(environment, paths))}
+    return json.dumps(content).encode()
+
+
+def _thread_variables(threads: int) -> dict[str, str]:
+    return dict.fromkeys(_THREAD_VARIABLES, str(threads))
+
+
+class _Server:
+    """A fork server, seen from the driver."""
+
+    def __init__(self, threads: int) -> None:
+        self._socket, theirs = socket.socketpair()
+        self._lock = threading.Lock()
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (open as long as the server runs)
+        paths = json.dumps([os.path.abspath(path) for path in sys.path])  # noqa: PTH100
+        # Its children write their own mark over this one.
+        environment = os.environ | _thread_variables(threads) | {MARK: "-" * _MARK_CHARACTERS}
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _PROGRAM, paths, str(theirs.fileno())],
+                env=environment,
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                # Not the driver's: a server that was stopped would hold it open.
+                stderr=self._log,
+                start_new_session=True,
+            )
+        self.process_id = self._process.pid
+        self.is_ready = False
+        self.is_closed = False
+
+    def wait_until_ready(self) -> None:
+        """Wait for its imports; raise an error that says why they failed."""
+        self._socket.settimeout(_READY_SECONDS)
+        with contextlib.suppress(OSError):
+            if self._socket.recv(1):
+                self.is_ready = True
+                return
+        self._end()
+        if self._process.returncode > 0:
+            # It was not killed, so it will not do better.
+            self._log.seek(0)
+            lines = self._log.read().decode(errors="replace").strip().splitlines() or ["it does not say why"]
+            self.close()
+            raise QcqpbenchError(f"a worker process died at its start: {lines[-1]}")
+        raise EOFError
+
+    def fork(self, message: bytes, files: Sequence[int]) -> ForkedProcess:
+        """Fork; raise OSError or EOFError if the server does not answer."""
+        with self._lock:
+            if not self.is_ready:
+                self.wait_until_ready()
+            self._socket.settimeout(_FORK_SECONDS)
+            socket.send_fds(self._socket, [_HEADER.pack(len(message))], files)
+            self._socket.sendall(message)
+            reply, handles, _, _ = socket.recv_fds(self._socket, _HEADER.size, 1)
+        if len(reply) < _HEADER.size or not handles:
+            raise EOFError
+        return ForkedProcess(_HEADER.unpack(reply)[0], handles[0])
+
+    def close(self) -> None:
+        """End the server, also one that does not answer."""
+        self.is_closed = True
+        self._end()
+        self._log.close()
+
+    def _end(self) -> None:
+        self._socket.close()
+        # A server whose imports have failed is about to end by itself, and its exit code is wanted.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_SECONDS)
+        self._process.kill()
+        self._process.wait()
+
+
+_servers: dict[tuple[int, int], _Server] = {}
+_lock = threading.Lock()
+
+
+def _server(threads: int) -> _Server:
+    # By process, as a fork of this one must not share the connection.
+    key = os.getpid(), threads
+    with _lock:
+        if key not in _servers or _servers[key].is_closed:
+            _servers[key] = _Server(threads)
+        return _servers[key]
+
+
+def serve(connection: int) -> NoReturn:
+    """Fork as the driver asks for it, until it closes the connection or dies."""
+    driver = os.getppid()
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGCONT, lambda *_: os._exit(0) if os.getppid() != driver else None)
+    signal.signal(signal.SIGCHLD, _reap)
+    wake_at_death_of_parent()
+    channel = socket.socket(fileno=connection)
+    mark = _address_of_mark()
+    for name in _IMPORTS:
+        importlib.import_module(name)
+    # Objects that are never collected stay on pages that all processes share.
+    gc.collect()
+    gc.freeze()
+    with contextlib.suppress(OSError):
+        channel.send(b"\0")
+        while True:
+            header, files, _, _ = socket.recv_fds(channel, _HEADER.size, _MAX_FILES)
+            if len(header) < _HEADER.size:
+                break
+            content = json.loads(_receive(channel, _HEADER.unpack(header)[0]))
+            # Not reaped before it has a handle.
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+            process = os.fork()
+            if process == 0:
+                channel.close()
+                _become(ForkRequest(**content["request"]), _Surroundings(**content["surroundings"]), mark, files)
+            handle = os.pidfd_open(process)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+            for file in files:
+                os.close(file)
+            socket.send_fds(channel, [_HEADER.pack(process)], [handle])
+            os.close(handle)
+    os._exit(0)
+
+
+def _become(request: ForkRequest, surroundings: _Surroundings, mark: int, files: Sequence[int]) -> NoReturn:
+    """Be the keeper of a process, and in a fork of that, the process."""
+    code = 1
+    try:
+        for number in (signal.SIGCONT, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+        os.setsid()
+        control, pipe, heartbeat, directory = files
+        os.fchdir(directory)
+        os.close(directory)
+        _write_mark(mark, surroundings.environment[MARK])
+        os.environ.clear()
+        os.environ.update(surroundings.environment)
+        sys.path[:] = surroundings.import_path
+        importlib.invalidate_caches()
+        folder = Path(request.folder)
+        board = keep(Connection(control), pipe, heartbeat, folder, set(request.cpus))
+        role: Any = importlib.import_module(request.role)
+        role.serve(pipe, board, folder)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _address_of_mark() -> int:
+    """Return the address of the mark's value in the environment that this process was started with."""
+    getenv = ctypes.CDLL(None).getenv
+    getenv.restype = ctypes.c_void_p
+    address: int = getenv(MARK.encode())
+    return address
+
+
+def _write_mark(address: int, mark: str) -> None:
+    """Let other processes see the mark: /proc shows the environment at the start of the program, from its memory."""
+    text = mark.encode()
+    if len(text) <= _MARK_CHARACTERS:
+        ctypes.memmove(address, text.ljust(_MARK_CHARACTERS, b"\0"), _MARK_CHARACTERS)
+
+
+def _receive(channel: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        block = channel.recv(size - len(data))
+        if not block:
+            raise OSError("the driver is gone")
+        data += block
+    return bytes(data)
+
+
+def _reap(*_: object) -> None:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass

@@ -1,0 +1,82 @@
+"""The judge: a process that evaluates points. No solver's code and no plug-in's code ever runs in it."""
+
+import contextlib
+import math
+import os
+import pickle
+import socket
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qcqpbench.errors import describe_error, require
+from qcqpbench.problem.formulations import Formulation, formulation
+from qcqpbench.problem.maxmargin import MaxMargin
+from qcqpbench.problem.qcqp import QCQP
+from qcqpbench.run.job import load_problem
+from qcqpbench.run.verify import Judgement, judge
+
+from .protocol import PREPARE_SECONDS, Channel, JudgeRequest, Message, unpack_request
+from .supervisor import IDLE, JUDGING, Board
+
+Array = NDArray[np.float64]
+
+
+def serve(pipe: int, board: Board, _: Path) -> None:
+    """Answer judge requests until the driver closes the connection."""
+    channel, desk = Channel(socket.socket(fileno=pipe)), _Desk()
+    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        channel.send(Message("", os.getpid(), {}).to_bytes())
+        while True:
+            board.clear()
+            id, _main, content = unpack_request(channel.receive())
+            board.begin(JUDGING, time.monotonic() + PREPARE_SECONDS)
+            reply: Judgement | str
+            try:
+                reply = desk.judge(pickle.loads(content))
+            except Exception as error:
+                reply = describe_error(error)
+            board.begin(IDLE)
+            channel.send(pickle.dumps((id, reply)))
+
+
+class _Desk:
+    """Judges requests, and keeps the last problem and its last encoding."""
+
+    def __init__(self) -> None:
+        self._problem: tuple[str, MaxMargin | QCQP] | None = None
+        self._encoded: tuple[str, str, QCQP] | None = None
+
+    def judge(self, request: JudgeRequest) -> Judgement:
+        problem = self._load(request.problem) if isinstance(request.problem, str) else request.problem
+        same = request.problem_id in (None, problem.id)
+        require(same, f"{request.problem} is another problem for the judge: its id is {problem.id}")
+        proposal = request.proposal
+        if proposal.use_reported:
+            shape = self._shape(problem, request.formulation)
+            fitting = [(at, x.reshape(shape)) for at, x in proposal.trace if x.size == math.prod(shape)]
+            proposal = replace(proposal, trace=tuple(fitting))
+        return judge(problem, request.formulation, proposal, request.tolerance, self._encode)
+
+    def _load(self, text: str) -> MaxMargin | QCQP:
+        if self._problem is None or self._problem[0] != text:
+            self._problem = self._encoded = None
+            self._problem = text, load_problem(text)
+        return self._problem[1]
+
+    def _encode(self, form: Formulation, task: MaxMargin) -> QCQP:
+        if self._encoded is None or self._encoded[:2] != (form.name, task.id):
+            self._encoded = None
+            self._encoded = form.name, task.id, form.encode(task)
+        return self._encoded[2]
+
+    def _shape(self, problem: MaxMargin | QCQP, formulation_name: str | None) -> tuple[int, ...]:
+        """Return the shape of the points that the solver reports."""
+        if isinstance(problem, QCQP):
+            return (problem.n_variables,)
+        if formulation_name is None:
+            return problem.n, problem.m
+        return (self._encode(formulation(formulation_name), problem).n_variables,)

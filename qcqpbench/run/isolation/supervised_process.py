@@ -1,0 +1,240 @@
+"""A child process with its keeper, as the driver sees them: start, ask, interrupt, stop."""
+
+import contextlib
+import math
+import os
+import shutil
+import signal
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any, Literal
+
+from qcqpbench.errors import QcqpbenchError, require
+
+from .fork_server import MARK, ForkedProcess, ForkRequest, fork
+from .protocol import Channel, Message, ProtocolError, Request, new_id, pack_request
+from .supervisor import PHASES, PREPARING, Ended, Heartbeat
+
+_START_TRIES = 10
+_TICK_SECONDS = 1.0
+# A keeper that has not looked for so many of the driver's own ticks was stopped.
+_MISSED_TICKS = 10
+_SEND_SECONDS = 60.0
+_END_SECONDS = 10.0
+
+Role = Literal["qcqpbench.run.isolation.solver_process", "qcqpbench.run.isolation.judge_process"]
+
+
+class StoppedError(Exception):
+    """The worker was interrupted."""
+
+
+class Child:
+    """A process of a role, started when it is first asked, and its keeper.
+
+    role      the module that serves the requests
+    cpus      what to bind it to; empty for no binding
+    threads   BLAS and OpenMP threads
+    """
+
+    def __init__(self, role: Role, cpus: set[int], threads: int) -> None:
+        self.role, self.cpus, self.threads = role, cpus, threads
+        # The process that runs the solver; 0 before it has said so.
+        self.process_id = 0
+        self._interrupted = False
+        self._starting = threading.Lock()
+        self._keeper: ForkedProcess | None = None
+        self._channel: Channel | None = None
+        self._control: Connection | None = None
+        self._heartbeat: Heartbeat | None = None
+        self._folder: str | None = None
+        self._mark = ""
+
+    @property
+    def keeper_id(self) -> int | None:
+        """The process id of the keeper, if it was started."""
+        return None if self._keeper is None else self._keeper.process_id
+
+    def ask(
+        self,
+        request: Request,
+        read: Callable[[bytes], tuple[str, int | None, Any]],
+        main: Mapping[str, Any] | None = None,
+        seconds: float = math.inf,
+    ) -> Any | Ended:
+        """Send a request and return what `read` makes of the reply, or how the process ended.
+
+        Parameters
+        ----------
+        read
+            Returns the id of the request, the process that replied (None if it does not matter) and the reply. Replies
+            to other requests and of other processes are ignored.
+        main
+            How to import the user's script.
+        seconds
+            Time until the keeper must have ended the process; after it the driver does.
+        """
+        id = new_id()
+        data = pack_request(id, main, request)
+        self._start()
+        channel, control = self._channel, self._control
+        assert channel is not None and control is not None
+        with contextlib.suppress(OSError):
+            # If it is dead, the keeper says how it died.
+            channel.send(data, _SEND_SECONDS)
+        answer = self._wait(channel, control, seconds, lambda frame: _matching(read(frame), id, self.process_id))
+        if isinstance(answer, Ended):
+            self.stop()
+        return answer
+
+    def stop(self) -> None:
+        """End the process and all it has started, at once."""
+        keeper, self._keeper = self._keeper, None
+        if keeper is None or self._channel is None or self._control is None or self._heartbeat is None:
+            return
+        self._channel.close()
+        self._control.close()
+        # Should somebody have stopped it.
+        keeper.send_signal(signal.SIGCONT)
+        if not keeper.has_ended(_END_SECONDS):
+            keeper.send_signal(signal.SIGKILL)
+            keeper.has_ended(_END_SECONDS)
+        if not self._has_finished():
+            # It was killed, so what it had to end may still run.
+            _kill_marked(self._mark)
+        self._heartbeat.close()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def interrupt(self) -> None:
+        """End the process for good, from another thread than the one that waits for it; that gets a StoppedError."""
+        with self._starting:
+            self._interrupted = True
+            keeper = self._keeper
+            if keeper is not None:
+                keeper.send_signal(signal.SIGTERM)
+                keeper.send_signal(signal.SIGCONT)
+
+    def _start(self) -> None:
+        # The keeper finishes a moment before the system says that it has ended.
+        if self._keeper is not None and (self._keeper.has_ended() or self._has_finished()):
+            self.stop()
+        if self._keeper is not None:
+            return
+        guarded = MARK not in os.environ
+        require(guarded, "a worker starts no workers; does the script need `if __name__ == '__main__':`?")
+        for _ in range(_START_TRIES):
+            with self._starting:
+                if self._interrupted:
+                    raise StoppedError
+                self._spawn()
+            assert self._channel is not None and self._control is not None
+            ready = self._wait(self._channel, self._control, math.inf, lambda frame: frame)
+            if not isinstance(ready, Ended):
+                self.process_id = Message.from_bytes(ready).process
+                return
+            reason = ready.output.strip().splitlines() or [ready.how]
+            self.stop()
+            if ready.how.startswith("exit code"):
+                # It was not killed, so it will not do better.
+                break
+        raise QcqpbenchError(f"a worker process died at its start: {reason[-1]}")
+
+    def _spawn(self) -> None:
+        """Start the keeper, which forks the child."""
+        # Made here, as a keeper may be killed before it could say where it is.
+        self._folder = tempfile.mkdtemp(prefix="qcqpbench-")
+        self._mark = Path(self._folder).name
+        ours, theirs = socket.socketpair()
+        control, keepers = socket.socketpair()
+        memory = _shared_memory()
+        request = ForkRequest(self.role, self._folder, tuple(self.cpus))
+        try:
+            with theirs, keepers:
+                self._keeper = fork(self.threads, request, keepers.fileno(), theirs.fileno(), memory)
+            self._heartbeat = Heartbeat(memory)
+        except BaseException:
+            ours.close()
+            control.close()
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
+        finally:
+            os.close(memory)
+        self._channel, self._control = Channel(ours), Connection(control.detach())
+
+    def _wait(
+        self, channel: Channel, control: Connection, seconds: float, take: Callable[[bytes], Any | None]
+    ) -> Any | Ended:
+        """Return what `take` makes of a frame, once that is not None, or how the process ended."""
+        until, missed, deaf = time.monotonic() + seconds, 0, False
+        while True:
+            # Both, since a child of the solver may hold the process' end of the channel open.
+            ready = wait([control] if deaf else [channel.fileno(), control], _TICK_SECONDS)
+            if self._interrupted:
+                raise StoppedError
+            try:
+                if channel.fileno() in ready:
+                    # All frames that have arrived: the socket is not ready again for what is in the buffer.
+                    while (frame := channel.poll()) is not None:
+                        if (answer := take(frame)) is not None:
+                            return answer
+                if control in ready:
+                    return self._ended(control)
+            except ProtocolError as error:
+                return self._give_up(str(error))
+            except EOFError:
+                # It has died, and the keeper will say how; or it has closed its end, and will not answer any more.
+                deaf, until = True, min(until, time.monotonic() + _END_SECONDS)
+            missed = 0 if ready or self._is_watched() else missed + 1
+            if missed > _MISSED_TICKS:
+                return self._give_up("its supervisor was stopped")
+            if time.monotonic() > until:
+                return self._give_up("closed its connection" if deaf else "outlived its limits")
+
+    def _ended(self, control: Connection) -> Ended:
+        try:
+            ended: Ended = control.recv()
+        except (EOFError, OSError):
+            return Ended("lost", "its keeper was killed")
+        return ended
+
+    def _has_finished(self) -> bool:
+        return self._heartbeat is not None and self._heartbeat.has_finished()
+
+    def _is_watched(self) -> bool:
+        assert self._heartbeat is not None
+        last = self._heartbeat.last()
+        return last == 0 or time.monotonic() - last < _TICK_SECONDS * _MISSED_TICKS
+
+    def _give_up(self, how: str) -> Ended:
+        """End a process that its keeper does not end."""
+        self.stop()
+        return Ended("died", how, PHASES[PREPARING])
+
+
+def _matching(reply: tuple[str, int | None, Any], id: str, process: int) -> Any | None:
+    """Return the reply if it is to the request of that id and of that process."""
+    replied_to, replied_by, content = reply
+    return content if replied_to == id and replied_by in (None, process) else None
+
+
+def _shared_memory() -> int:
+    """Return a file of one page in memory."""
+    file = os.memfd_create("qcqpbench")
+    os.ftruncate(file, os.sysconf("SC_PAGE_SIZE"))
+    return file
+
+
+def _kill_marked(mark: str) -> None:
+    """Kill the processes that have inherited a mark in their environment, wherever they hang in the tree."""
+    wanted = f"{MARK}={mark}".encode()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, ValueError):
+            if wanted in (folder / "environ").read_bytes().split(b"\0"):
+                os.kill(int(folder.name), signal.SIGKILL)

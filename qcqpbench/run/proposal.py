@@ -1,0 +1,172 @@
+"""The solver's side of a run: build the problem, run the solver, and turn what it returns into plain values.
+
+A `Proposal` holds claims. `qcqpbench.run.verify` computes everything that counts from the problem and the point, in a
+process that no solver's code has run in.
+"""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qcqpbench.catalog.solver import Budget, QCQPSolver, Solution, Solver, Watch, real_array
+from qcqpbench.catalog.status import Availability, Termination
+from qcqpbench.errors import MAX_MESSAGE_CHARACTERS, describe_error
+from qcqpbench.problem.formulations import formulation
+from qcqpbench.problem.maxmargin import MaxMargin
+from qcqpbench.problem.qcqp import QCQP
+
+Array = NDArray[np.float64]
+Trace = Sequence[tuple[float, Array]]
+
+# A solver that reports every step of gradient ascent at the paper's size makes 20 MB a run.
+MAX_TRACE_POINTS = 100
+_MAX_DETAILS = 1000
+_MAX_NAME_CHARACTERS = 100
+_MAX_DETAIL_CHARACTERS = 500
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """The claims and points of a solver as plain values, and the times of its run.
+
+    x              its best point, of any shape; None if it returned none
+    trace          (seconds, point) of the points it reported on the way
+    use_reported   the run was cut short: the best of the last reported points stands for x
+    """
+
+    termination: Termination
+    x: Array | None = None
+    objective: float | None = None
+    bound: float | None = None
+    iterations: int | None = None
+    multipliers: Array | None = None
+    message: str = ""
+    details: Mapping[str, str | float] = field(default_factory=dict)
+    trace: Trace = ()
+    use_reported: bool = False
+    build_seconds: float | None = None
+    solve_seconds: float | None = None
+    cpu_seconds: float | None = None
+
+
+def propose(
+    problem: MaxMargin | QCQP,
+    solver: Solver,
+    start: Array,
+    time_limit: float = math.inf,
+    threads: int = 1,
+    watch: Watch | None = None,
+) -> Proposal:
+    """Run a solver once on a problem, in this process. Whatever it raises or returns becomes a proposal."""
+    status, reason = solver.availability()
+    if status is not Availability.AVAILABLE:
+        return Proposal(Termination.SKIPPED, message=reason[:MAX_MESSAGE_CHARACTERS])
+    watch, clock = watch or Watch(), _Clock()
+    budget = Budget(time_limit, threads)
+    try:
+        seen, point = _as_seen(problem, solver, start)
+        run = solver.build(seen)
+        clock.built()
+        watch.entered()
+        budget = Budget(time_limit, threads, watch, shape=point.shape)
+        solution = run(point, budget)
+        # Before the clock stops: an array may do its work only when it is converted.
+        proposal = plain_proposal(solution, seen)
+    except (Exception, SystemExit) as error:
+        memory = isinstance(error, MemoryError)
+        termination = Termination.MEMORY_LIMIT if memory else Termination.ERROR
+        proposal = Proposal(termination, message=describe_error(error), use_reported=memory)
+    finally:
+        clock.ended()
+        watch.left()
+    return replace(proposal, trace=thin_trace(budget.trace), **clock.times())
+
+
+class _Clock:
+    """Times of a run: wall-clock seconds of building and of solving, CPU seconds of both."""
+
+    def __init__(self) -> None:
+        self._begun, self._cpu_begun = time.perf_counter(), time.process_time()
+        self._built: float | None = None
+        self._ended = self._begun
+        self._cpu_ended = self._cpu_begun
+
+    def built(self) -> None:
+        self._built = time.perf_counter()
+
+    def ended(self) -> None:
+        self._ended, self._cpu_ended = time.perf_counter(), time.process_time()
+
+    def times(self) -> dict[str, Any]:
+        built = self._built
+        return {
+            "build_seconds": (self._ended if built is None else built) - self._begun,
+            "solve_seconds": None if built is None else self._ended - built,
+            "cpu_seconds": self._cpu_ended - self._cpu_begun,
+        }
+
+
+def _as_seen(problem: MaxMargin | QCQP, solver: Solver, start: Array) -> tuple[MaxMargin | QCQP, Array]:
+    """Return the problem and the start as the solver is given them."""
+    if isinstance(problem, MaxMargin) and isinstance(solver, QCQPSolver):
+        form = formulation(solver.formulation)
+        return form.encode(problem), form.encode_start(problem, start)
+    return problem, start
+
+
+def plain_proposal(solution: Any, seen: MaxMargin | QCQP) -> Proposal:
+    """Convert what a solver returned to plain values of limited size; raise TypeError where that is impossible."""
+    if not isinstance(solution, Solution):
+        raise TypeError(f"run must return a Solution, got {type(solution).__name__}")
+    if not isinstance(solution.termination, Termination):
+        raise TypeError(f"termination must be a Termination, got {solution.termination!r:.100}")
+    shape = (seen.n, seen.m) if isinstance(seen, MaxMargin) else (seen.n_variables,)
+    x, notes = None if solution.x is None else real_array(solution.x, "the point"), []
+    if x is not None and x.size != math.prod(shape):
+        notes.append(f"the point must have the shape {shape}, got {x.shape}")
+        x = np.empty(0)
+    multipliers = None
+    if solution.multipliers is not None and isinstance(seen, MaxMargin):
+        try:
+            multipliers = real_array(solution.multipliers, "the multipliers")
+        except (TypeError, ValueError) as error:
+            notes.append(str(error))
+        if multipliers is not None and multipliers.shape != seen.labels.shape:
+            notes.append(f"the multipliers must have the shape {seen.labels.shape}, got {multipliers.shape}")
+            multipliers = None
+    message = solution.message
+    message = message.decode(errors="replace") if isinstance(message, bytes) else str(message)
+    return Proposal(
+        termination=solution.termination,
+        x=x,
+        objective=None if solution.objective is None else float(solution.objective),
+        bound=None if solution.bound is None else float(solution.bound),
+        iterations=None if solution.iterations is None else int(solution.iterations),
+        multipliers=multipliers,
+        message="; ".join(filter(None, [message[:MAX_MESSAGE_CHARACTERS], *notes])),
+        details=_plain_details(solution.details),
+    )
+
+
+def _plain_details(details: Mapping[Any, Any]) -> dict[str, str | float]:
+    return {
+        str(key)[:_MAX_NAME_CHARACTERS]: float(value)
+        if isinstance(value, int | float | np.number)
+        else str(value)[:_MAX_DETAIL_CHARACTERS]
+        for key, value in list(details.items())[:_MAX_DETAILS]
+    }
+
+
+def thin_trace(trace: Trace) -> tuple[tuple[float, Array], ...]:
+    """Return at most MAX_TRACE_POINTS of a trace: the first, the last and points evenly in log(seconds) between."""
+    if len(trace) <= MAX_TRACE_POINTS:
+        return tuple(trace)
+    seconds = np.maximum.accumulate(np.maximum([seconds for seconds, _ in trace], 1e-6))
+    wanted = np.searchsorted(seconds, np.geomspace(seconds[0], seconds[-1], MAX_TRACE_POINTS))
+    last = len(trace) - 1
+    return tuple(trace[k] for k in sorted({0, last, *np.minimum(wanted, last)[1:-1].tolist()}))

@@ -1,0 +1,302 @@
+"""The page in a browser: from a file, with no request, and what a reader does with it."""
+
+import csv
+import importlib.util
+import io
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from qcqpbench.analysis.report.render.html import html
+from qcqpbench.results.export import escape
+from tests.support.report_rows import general, lost, many, results, row
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = [
+    pytest.mark.browser,
+    # One process starts Chromium.
+    pytest.mark.xdist_group("browser"),
+    pytest.mark.skipif(importlib.util.find_spec("playwright") is None, reason="playwright is not installed"),
+    pytest.mark.skipif(BROWSER is None, reason="there is no Chromium: apt-get install chromium"),
+]
+PLOTS = ("capacity", "positive", "gap-best", "gap-bound", "build", "solve", "anytime", "performance", "data")
+HARMFUL = "</script><script>document.title='harmed'</script><img src=x onerror=\"document.title='harmed'\">"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415
+
+    with sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield made
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rows = many(3, 5, 2, 5, 2)
+    rows += [lost(problem=each["problem"], solver=HARMFUL, message=HARMFUL) for each in rows[::10]]
+    rows.append(row(rows[0]["problem"], "liar", point_status="infeasible", termination="optimal"))
+    rows.append(row(rows[0]["problem"], "prover", bound=3.0, scope="bound"))
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(html(results(rows)), encoding="utf-8")
+    return path
+
+
+class Visit:
+    """A page, with what went wrong on it and what it asked for."""
+
+    def __init__(self, browser: Any, path: Path, **settings: Any) -> None:
+        self.context = browser.new_context(**settings)
+        self.page = self.context.new_page()
+        self.troubles: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("console", lambda message: self.troubles.append(message.text))
+        self.page.on("pageerror", lambda error: self.troubles.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(path.as_uri())
+        self.page.wait_for_selector("html[data-ready]", state="attached")
+
+
+@pytest.fixture
+def page(browser: Any, report: Path) -> Iterator[Any]:
+    visit = Visit(browser, report)
+    yield visit.page
+    assert visit.troubles == []
+    assert visit.requests == [report.as_uri()]
+    visit.context.close()
+
+
+def count(page: Any, selector: str) -> int:
+    return int(page.locator(selector).count())
+
+
+def test_every_plot_is_drawn(page: Any) -> None:
+    for name in PLOTS:
+        assert count(page, f"#plot-{name} svg path") >= 5, name
+        assert "NaN" not in page.inner_html(f"#plot-{name}")
+        assert "Limits: 10 s a run" in page.inner_text(f"#plot-{name}")
+    assert count(page, "#plot-capacity .curve") == 1
+    assert count(page, "#plot-capacity .band") == 1
+    assert "proved bound" in page.inner_html("#plot-capacity")
+    assert "prover" not in page.inner_text("#solvers") and "prover" in page.inner_text("#gaps")
+
+
+@pytest.mark.parametrize("tasks", [False, True], ids=["alone", "beside tasks"])
+def test_problems_that_are_not_max_margin(browser: Any, tmp_path: Path, tasks: bool) -> None:
+    """Their plots and tables; and no plot of margins, and no κ̄, where there is no task."""
+    rows = [
+        general(f"{k}.qplib", name, 1.0 + k * step, best_known=1.0, solve_seconds=1.0 + k)
+        for k in range(5)
+        for name, step in (("a", 0.0), ("b", 1e-4), ("c", 1.0))
+    ]
+    path = tmp_path / "general.html"
+    path.write_text(html(results(rows + (many(2, 3, 1, 2, 1) if tasks else []))), encoding="utf-8")
+    visit = Visit(browser, path)
+    drawn_plots = visit.page.eval_on_selector_all("figure", "all => all.map((each) => each.id)")
+    others = ["general-data", "general-performance"]
+    assert drawn_plots == [f"plot-{name}" for name in [*(PLOTS if tasks else ()), *others]]
+    for name in others:
+        assert count(visit.page, f"#plot-{name} .series") == 3, name
+        assert "NaN" not in visit.page.inner_html(f"#plot-{name}")
+    assert count(visit.page, '.table[data-name="general-problems"] tbody tr') == 5
+    assert ("κ̄" in visit.page.inner_text("#rows thead")) == tasks
+    visit.page.locator("#solvers button").first.click()
+    assert count(visit.page, "#plot-general-data .series") == 2
+    assert visit.troubles == []
+    visit.context.close()
+
+
+def test_names_do_no_harm(page: Any) -> None:
+    assert page.title() == "qcqpbench report"
+    assert count(page, "img") == 0
+    assert HARMFUL in page.inner_text("#solvers")
+
+
+def drawn(page: Any, name: str) -> str:
+    return str(page.inner_html(f"#plot-{name} svg"))
+
+
+@pytest.mark.parametrize(
+    ("switch", "plots"),
+    [
+        ("m", ["capacity", "positive", "gap-best"]),
+        ("formulation", ["capacity", "positive", "gap-best", "gap-bound"]),
+        ("choice", ["capacity", "positive"]),
+        ("size", ["solve"]),
+        ("anytime", ["anytime"]),
+        ("quality", ["performance", "data"]),
+        ("pair", ["performance", "data"]),
+    ],
+)
+def test_switches(page: Any, switch: str, plots: list[str]) -> None:
+    before = {name: drawn(page, name) for name in plots}
+    select = page.locator(f"#switch-{switch}")
+    now = select.evaluate("each => each.selectedIndex")
+    select.select_option(index=0 if now else 1)
+    for name in plots:
+        assert drawn(page, name) != before[name], name
+    page.locator(f"#switch-{switch}").select_option(index=now)
+    assert {name: drawn(page, name) for name in plots} == before
+
+
+def test_a_solver_is_hidden_with_the_keyboard(page: Any) -> None:
+    shown = count(page, "#plot-capacity .series")
+    chip = page.locator("#solvers button").last
+    chip.focus()
+    page.keyboard.press("Space")
+    assert chip.get_attribute("aria-pressed") == "false"
+    assert count(page, "#plot-capacity .series") == shown - 1
+    page.keyboard.press("Enter")
+    assert count(page, "#plot-capacity .series") == shown
+
+
+def test_everything_that_acts_is_reached_with_tab(page: Any) -> None:
+    """In a closed details only its summary acts; of 50 runs the first few do."""
+    page.evaluate(
+        """() => [...document.querySelectorAll("a, button, select, input, summary, [tabindex]")]
+            .filter((each) => !each.disabled && each.checkVisibility() && !each.closest("#rows tr:nth-child(n+4)"))
+            .forEach((each, k) => { each.dataset.order = k; })"""
+    )
+    wanted = count(page, "[data-order]")
+    assert wanted > 80
+    reached = set()
+    for _ in range(wanted + 60):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.dataset.order"))
+    assert reached >= {str(k) for k in range(wanted)}
+
+
+def test_a_plot_is_read_with_pointer_and_keyboard(page: Any) -> None:
+    plot, said = page.locator("#plot-capacity svg").first, page.locator("#plot-capacity output")
+    plot.scroll_into_view_if_needed()
+    mark = page.locator('#plot-capacity [data-name="solver4"]').locator("circle, polygon").last.bounding_box()
+    page.mouse.move(mark["x"] + mark["width"] / 2, mark["y"] + mark["height"] / 2)
+    assert said.inner_text().startswith("solver4: load p/(nm) 4, κ̄ ")
+    assert "4 runs, 2 of 2 pattern sets with a point" in said.inner_text()
+    page.mouse.move(0, 0)
+    plot.focus()
+    page.keyboard.press("ArrowRight")
+    first = said.inner_text()
+    page.keyboard.press("ArrowRight")
+    assert first.split(":")[0] == said.inner_text().split(":")[0] and first != said.inner_text()
+    page.keyboard.press("ArrowDown")
+    assert first.split(":")[0] != said.inner_text().split(":")[0]
+    page.locator("h1").click()
+    assert said.inner_text() == ""
+
+
+def test_tables_sort_and_filter(page: Any) -> None:
+    column = page.locator('.table[data-name="summary"] tbody tr td:nth-child(5)')
+    head = page.locator('.table[data-name="summary"] th:nth-child(5)')
+    head.locator("button").click()
+    rising = [int(text) for text in column.all_inner_texts()]
+    head.locator("button").click()
+    falling = [int(text) for text in column.all_inner_texts()]
+    assert rising == sorted(rising) and falling == sorted(rising, reverse=True) and rising != falling
+    assert head.get_attribute("aria-sort") == "descending"
+    page.get_by_label("Filter Claimed and verified").fill("liar")
+    assert count(page, '.table[data-name="statuses"] tbody tr:visible') == 1
+
+
+def test_runs_sort_filter_and_turn(page: Any) -> None:
+    rows = page.locator("#rows tbody tr")
+    assert rows.count() == 50
+    first = rows.first.inner_text()
+    page.get_by_label("More runs").click()
+    assert rows.first.inner_text() != first
+    page.get_by_label("Filter the runs").fill("liar optimal")
+    assert rows.count() == 1 and rows.first.get_attribute("class") == "wrong"
+    page.get_by_label("Filter the runs").fill("")
+    page.get_by_label("all claims").select_option("time_limit")
+    assert {text.split("\t")[4] for text in rows.all_inner_texts()} == {"time_limit"}
+    page.get_by_label("all claims").select_option("")
+    page.locator("#rows th", has_text="κ̄").locator("button").click()
+    values = [float(text) for text in page.locator("#rows tbody td:nth-child(7)").all_inner_texts()]
+    assert values == sorted(values)
+
+
+def test_a_command_is_copied(page: Any) -> None:
+    page.get_by_label("Filter the runs").fill("liar")
+    button = page.locator("#rows tbody button").first
+    button.click()
+    assert button.inner_text() == "Copied"
+    page.get_by_label("Filter the runs").fill("")
+    page.get_by_label("Filter the runs").focus()
+    page.keyboard.press("Control+V")
+    text = page.get_by_label("Filter the runs").input_value()
+    assert (
+        text.startswith("qcqpbench run smoke -p 'covariance_perceptron[")
+        and " -s liar -r 1 --seed 0 --timeout 10 " in text
+    )
+
+
+def test_plots_and_tables_download(browser: Any, report: Path) -> None:
+    def saved(page: Any, label: str) -> str:
+        with page.expect_download() as waiting:
+            page.get_by_label(label, exact=True).click()
+        return Path(waiting.value.path()).read_text(encoding="utf-8")
+
+    for number, name in enumerate(PLOTS):
+        if number % 4 == 0:
+            # Chromium asks before the eleventh download of a visit; two for each plot, and two more at the end.
+            visit = Visit(browser, report).page
+        title = visit.inner_text(f"#plot-{name} h3")
+        text = saved(visit, f"Download {title} as SVG")
+        drawing = ElementTree.fromstring(text)
+        assert drawing.tag == "{http://www.w3.org/2000/svg}svg" and len(list(drawing.iter())) > 30
+        assert "var(" not in text and "NaN" not in text and "Limits: " in text
+        data = list(csv.DictReader(io.StringIO(saved(visit, f"Download the data of {title} as CSV"))))
+        assert "solver0" in {each["series"].split(" ")[0] for each in data} and len(data) > 10, name
+        if name == "capacity":
+            assert {"theory", "best known to bound"} <= {each["series"] for each in data}
+    runs = list(csv.DictReader(io.StringIO(saved(visit, "Download the runs as CSV"))))
+    assert len(runs) == 332 and all(each["command"].startswith("qcqpbench run") for each in runs)
+    table = list(csv.DictReader(io.StringIO(saved(visit, "Download Solvers at a glance as CSV"))))
+    assert [each["solver"] for each in table] == [HARMFUL, "liar", *(f"solver{k}" for k in range(5))]
+
+
+def test_downloads_hold_no_formulas(page: Any) -> None:
+    """The same rule as `qcqpbench export` has; numbers are left as they are."""
+    texts = ["=1+1", "+1", "-1", "-x", "@a", "\tx", "\rx", "'=1", "a=1", "plain"]
+    lines = page.evaluate("texts => csv(texts, [[-1, -0.5, null, 2, 1, 1, 1, 1, 1, 1]])", texts)
+    head, numbers = csv.reader(io.StringIO(lines, newline=""))
+    assert head == [escape(text) for text in texts]
+    assert numbers == ["-1", "-0.5", "", "2", *["1"] * 6]
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "scheme"), [("light", 1280, "light"), ("dark", 1280, "dark"), ("narrow", 390, "light")]
+)
+def test_light_dark_and_narrow(browser: Any, report: Path, tmp_path: Path, name: str, width: int, scheme: str) -> None:
+    visit = Visit(browser, report, viewport={"width": width, "height": 900}, color_scheme=scheme)
+    visit.page.screenshot(path=tmp_path / f"{name}.png", full_page=True)
+    assert visit.troubles == []
+    assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
+    (red,) = visit.page.evaluate("[getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0]]")
+    assert (int(red) < 60) == (scheme == "dark")
+    assert count(visit.page, "#plot-capacity .legend") == (name == "narrow")
+    visit.context.close()
+
+
+def test_it_prints(browser: Any, report: Path) -> None:
+    visit = Visit(browser, report)
+    before = drawn(visit.page, "capacity")
+    assert visit.page.pdf().startswith(b"%PDF")
+    assert drawn(visit.page, "capacity") == before
+    visit.context.close()
+
+
+def test_ten_thousand_rows(browser: Any, tmp_path: Path) -> None:
+    """Drawn in a second or so; the limit of 30 s is Playwright's."""
+    path = tmp_path / "many.html"
+    path.write_text(html(results(many(5, 10, 5, 10, 4))), encoding="utf-8")
+    visit = Visit(browser, path)
+    assert visit.troubles == []
+    assert "1–50 of 10000" in visit.page.inner_text("#rows")
+    visit.context.close()

@@ -1,0 +1,81 @@
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+
+import qcqpbench
+from qcqpbench.catalog.certificate import certify_margin
+from qcqpbench.errors import QcqpbenchError
+from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
+from qcqpbench.run.attempt import certify, solve
+from tests.conftest import MakeTask
+from tests.support.duality import stacked_matrix
+
+
+def test_one_pattern_is_proved_optimal() -> None:
+    pattern = np.array([[[2.0, 1.0, 0.0], [-1.0, 1.0, 0.5], [0.0, 1.0, 1.0]]])
+    proof = certify(MaxMargin(pattern, np.ones((1, 1), dtype=np.int8)))
+    assert proof.bound == pytest.approx(np.linalg.norm(pattern[0], 2), rel=1e-9)
+    assert proof.proved_optimal
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+@pytest.mark.parametrize("seed", range(4))
+def test_any_multipliers_give_a_bound(make_task: MakeTask, n: int, seed: int) -> None:
+    """No W of many random ones, nor one that a solver found, beats the bound; the bound is what λ and y prove."""
+    task = make_task(p=6, m=4, n=n, seed=seed)
+    rng = np.random.default_rng(seed)
+    given = rng.dirichlet(np.ones(task.labels.size)).reshape(task.labels.shape)
+    proof = certify_margin(task, multipliers=given)
+    best = max(float(task.margin(unit_rows(rng.normal(size=(500, n, 4)))).max()), solve(task, "gip").margin or -np.inf)
+    assert proof.bound >= best
+    S = stacked_matrix(task, proof.multipliers)
+    assert proof.multipliers.min() >= 0 and proof.multipliers.sum() == pytest.approx(1)
+    top = np.linalg.eigvalsh(S - np.diag(np.repeat(proof.offsets, task.m)))[-1]
+    assert proof.bound == pytest.approx(0.5 * proof.offsets.sum() + 0.5 * n * max(0.0, top), abs=1e-9)
+
+
+@pytest.mark.solver
+@pytest.mark.parametrize("spec", ["m=3,p=4,seed=1", "m=3,p=5,seed=2", "m=2,n=3,p=3,seed=1", "m=3,p=12,seed=4"])
+def test_bound_optimum_and_margin_are_in_order(spec: str) -> None:
+    task = qcqpbench.problem(f"covariance_perceptron[{spec},ensemble=gaussian]")
+    assert isinstance(task, MaxMargin)
+    optimum = solve(task, "scip", time_limit=60)
+    proof = certify(task)
+    assert optimum.bound is not None and optimum.margin is not None and proof.margin is not None
+    assert proof.bound >= optimum.margin - 1e-7
+    assert optimum.bound >= proof.margin - 1e-7
+
+
+_RELAXED = ("m=10,n=2,p=12,seed=3", "m=30,n=2,p=30,seed=3", "m=10,n=3,p=12,seed=3", "m=8,n=5,p=4,ensemble=gaussian")
+
+
+# On the last, a path that begins at a small ν, far from its centre, ends 15 % above.
+@pytest.mark.solver
+@pytest.mark.parametrize("spec", [*_RELAXED, "m=10,n=5,load=0.35,ensemble=psd"])
+def test_the_bound_is_that_of_the_semidefinite_relaxation(spec: str) -> None:
+    task = qcqpbench.problem(f"covariance_perceptron[{spec}]")
+    assert isinstance(task, MaxMargin)
+    relaxed = solve(task, "sdr[solver=CLARABEL,tol=1e-9]")
+    assert certify(task).bound == pytest.approx(relaxed.bound, rel=1e-3)
+
+
+def test_the_search_holds_little_more_than_the_patterns_and_its_hessian() -> None:
+    task = qcqpbench.problem("covariance_perceptron[m=40,n=5,p=20]")
+    assert isinstance(task, MaxMargin)
+    tracemalloc.start()
+    proof = certify_margin(task)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert proof.iterations > 5
+    assert peak < 8 * task.patterns.nbytes + 6 * 8 * (task.labels.size + 5) ** 2 + 8 * 8 * (task.n * task.m) ** 2
+
+
+def test_what_is_wrong() -> None:
+    task: Any = qcqpbench.problem("covariance_perceptron[m=3,p=4]")
+    other: Any = qcqpbench.problem("classical_perceptron[m=3,p=4]")
+    with pytest.raises(QcqpbenchError, match="multipliers have shape"):
+        certify_margin(task, multipliers=np.ones(3))
+    with pytest.raises(QcqpbenchError, match="certificates are for max-margin tasks"):
+        certify(other)

@@ -1,0 +1,214 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import qcqpbench
+from qcqpbench import QCQP, MaxMargin, QcqpbenchError, formulation, problem, read, theory, write
+from qcqpbench.catalog.registry import families
+from qcqpbench.cli.main import COMMANDS, main
+
+SCRIPT = Path(sys.executable).with_name("qcqpbench")
+SMALL = "covariance_perceptron[m=4,p=3]"
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([SCRIPT, *arguments], capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_every_command_has_its_module(capsys: pytest.CaptureFixture[str]) -> None:
+    """Only the module of the command that is given is imported, by a table; the help of all commands needs none."""
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    defined = {line.split()[0] for line in text.splitlines() if line.startswith("    ") and line[4] not in " -"}
+    assert defined == {command for commands in COMMANDS.values() for command in commands}
+    for command in defined:
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        assert f"usage: qcqpbench {command}" in capsys.readouterr().out
+
+
+def test_list_names_families_and_parameters(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "problems"]) == 0
+    text = capsys.readouterr().out
+    for word in ("covariance_perceptron", "classical_perceptron", "parity", "ensemble", "paper|psd|gaussian"):
+        assert word in text
+
+
+def test_list_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "problems", "--json"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert list(rows) == list(families())
+    assert rows["covariance_perceptron"]["parameters"]["m"] == {"is": "whole number", "default": 100}
+    assert rows["library"]["parameters"]["path"] == {"is": "text", "default": None}
+    assert all(row["about"] for row in rows.values())
+
+
+def theory_rows(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, float]]:
+    assert main(["theory", "--json", *arguments]) == 0
+    rows: list[dict[str, float]] = json.loads(capsys.readouterr().out)
+    return rows
+
+
+def test_theory_of_loads(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = theory_rows(capsys, "--load", "0.5", "1", "4", "--m", "50")
+    assert [row["p"] for row in rows] == [50, 100, 400]
+    np.testing.assert_allclose([row["kappa_bar_theory"] for row in rows], [1.7355777028, 1.0343140614, 0], atol=1e-9)
+    bits = 50 * 49 / 2 + 1
+    np.testing.assert_allclose([row["information"] for row in rows], [50 * bits, 100 * bits, 400 * bits])
+    np.testing.assert_allclose([row["information_per_synapse"] for row in rows], [bits / 2, bits, 4 * bits])
+
+
+def test_theory_of_patterns_and_margins(capsys: pytest.CaptureFixture[str]) -> None:
+    (row,) = theory_rows(capsys, "--p", "200")
+    assert [row["load"], row["kappa_bar_theory"]] == pytest.approx([1, 1.0343140614])
+    (row,) = theory_rows(capsys, "--kappa-bar", "0", "--n", "5", "--m", "30")
+    assert [row["p"], row["load"]] == pytest.approx([60, 60 / 150])
+    (row,) = theory_rows(capsys, "--kappa-bar", "-1.5", "--f", "0.2")
+    assert row["information"] == pytest.approx(theory.covariance_information(-1.5, 100, 2, 0.2))
+
+
+def test_theory_of_the_classical_perceptron(capsys: pytest.CaptureFixture[str]) -> None:
+    (row,) = theory_rows(capsys, "--classical", "--kappa-bar", "0", "--n", "1", "--m", "30")
+    assert [row["p"], row["load"], row["information"]] == pytest.approx([60, 2, 60 * 31])
+
+
+def test_theory_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["theory"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 + 10
+    assert lines[1].split()[:3] == ["load", "p", "kappa_bar_theory"]
+    assert lines[5].split()[:3] == ["1", "200", "1.03431"]
+
+
+def test_convert_a_spec(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.npz"
+    assert main(["convert", SMALL, str(path)]) == 0
+    task = read(path)
+    assert isinstance(task, MaxMargin)
+    assert task.id == problem(SMALL).id
+    out = capsys.readouterr().out
+    assert out.count("\n") == 1
+    assert f"{path}: MaxMargin[p=3,m=4,n=2," in out
+    assert task.id in out
+
+
+@pytest.mark.parametrize("name", ["min_norm", "epigraph"])
+def test_convert_a_file_by_a_formulation(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    task = problem(SMALL)
+    assert isinstance(task, MaxMargin)
+    source, target = tmp_path / "a.npz", tmp_path / "b.npz"
+    write(task, source)
+    assert main(["convert", str(source), str(target), "--formulation", name]) == 0
+    encoded = read(target)
+    assert isinstance(encoded, QCQP)
+    assert encoded.id == formulation(name).encode(task).id
+    assert f"QCQP[variables={encoded.n_variables},constraints={encoded.n_constraints}," in capsys.readouterr().out
+
+
+def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for word in ("--version", "--help"):
+        with pytest.raises(SystemExit) as caught:
+            main([word])
+        assert caught.value.code == 0
+    assert f"qcqpbench {qcqpbench.__version__}\n" in capsys.readouterr().out
+
+
+BAD = [
+    ("COMMAND", []),
+    ("invalid choice: 'dance'", ["dance"]),
+    ("invalid choice: 'things'", ["list", "things"]),
+    ("unrecognized arguments: --xyz", ["list", "problems", "--xyz"]),
+    ("m=1 is not allowed", ["convert", "covariance_perceptron[m=1]", "OUT"]),
+    ("p=0 is not allowed", ["convert", "covariance_perceptron[p=0]", "OUT"]),
+    ("load=-1.0 is not allowed", ["convert", "covariance_perceptron[load=-1]", "OUT"]),
+    ("f=1.5 is not allowed", ["convert", "covariance_perceptron[f=1.5]", "OUT"]),
+    ("give load or p, not both", ["convert", "covariance_perceptron[load=1,p=3]", "OUT"]),
+    ("unknown parameter of covariance_perceptron 'patterns'", ["convert", "covariance_perceptron[patterns=3]", "OUT"]),
+    ("m=many is not allowed; right is: whole number", ["convert", "parity[m=many]", "OUT"]),
+    ("did you mean 'covariance_perceptron'?", ["convert", "covariance_perceptrn", "OUT"]),
+    ("GB, more than there is; make m, n or p smaller", ["convert", "covariance_perceptron[m=10000000]", "OUT"]),
+    ("more than there is", ["convert", "parity[m=10000000,p=10000000000000]", "OUT"]),
+    ("more than there is", ["convert", "classical_perceptron[m=1000000000000]", "OUT"]),
+    ("cannot read the spec 'covariance_perceptron[m=3'", ["convert", "covariance_perceptron[m=3", "OUT"]),
+    ("missing.npz: no such file", ["convert", "missing.npz", "OUT"]),
+    ("cannot be written: No such file or directory", ["convert", SMALL, "none/a.npz"]),
+    ("cannot be written: Not a directory", ["convert", SMALL, "file/a.npz"]),
+    ("cannot be written: Is a directory", ["convert", SMALL, "folder.npz"]),
+    ("unknown file format '.txt'; allowed: .npz", ["convert", SMALL, "a.txt"]),
+    ("invalid choice: 'dual'", ["convert", SMALL, "OUT", "--formulation", "dual"]),
+    ("is a QCQP already", ["convert", "classical_perceptron[m=3]", "OUT", "--formulation", "epigraph"]),
+    ("file.npz: is damaged or not a qcqpbench problem", ["convert", "file.npz", "OUT"]),
+    ("right is: paper|psd|gaussian", ["convert", 'covariance_perceptron[ensemble="a\nb"]', "OUT"]),
+    ("m=0 is not allowed", ["theory", "--m", "0"]),
+    ("n=1 is not allowed", ["theory", "--n", "1"]),
+    ("right is p > 0", ["theory", "--p", "0"]),
+    ("load", ["theory", "--load", "-1"]),
+    ("--load inf is not allowed", ["theory", "--load", "inf"]),
+    ("0 <= f <= 1", ["theory", "--f", "2"]),
+    ("not a number", ["theory", "--kappa-bar", "nan"]),
+    ("not allowed with argument", ["theory", "--load", "1", "--p", "3"]),
+    ("invalid int value: '1.5'", ["theory", "--m", "1.5"]),
+]
+
+
+@pytest.mark.parametrize(("message", "arguments"), BAD)
+def test_wrong_usage_is_one_line(
+    message: str,
+    arguments: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder.npz").mkdir()
+    for name in ("file", "file.npz"):
+        (tmp_path / name).touch()
+    assert main([word.replace("OUT", "out.npz") for word in arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("qcqpbench: ")
+    assert err.endswith("\n")
+    assert err.count("\n") == 1
+    assert message in err
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "file.npz", "folder.npz"]
+
+
+def test_debug_shows_the_traceback() -> None:
+    with pytest.raises(QcqpbenchError, match="m=1 is not allowed"):
+        main(["--debug", "convert", "covariance_perceptron[m=1]", "out.npz"])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("convert", "covariance_perceptron[m=1]", "/tmp/a.npz"),
+        ("convert", SMALL, "/no/where.npz"),
+        ("theory", "--m", "x"),
+    ],
+)
+def test_the_installed_command_fails_in_one_line(arguments: tuple[str, ...]) -> None:
+    done = run(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("qcqpbench: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_installed_command_works(tmp_path: Path) -> None:
+    done = run("convert", SMALL, str(tmp_path / "a.npz"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert read(tmp_path / "a.npz").id in done.stdout
+
+
+def test_a_reader_may_leave() -> None:
+    """As in `qcqpbench list problems | head -0`: neither an error nor a traceback."""
+    with subprocess.Popen([SCRIPT, "list", "problems"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 0

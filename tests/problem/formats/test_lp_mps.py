@@ -1,0 +1,218 @@
+"""What holds for LP and MPS files alike: they come back exactly, and SCIP and Gurobi find the same problem in them."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from qcqpbench import QCQP, QcqpbenchError, problem, read, write
+from tests.support.other_readers import PROGRAMS, assert_agree, read_by, written_by
+from tests.support.outside import QPLIB, absence
+from tests.support.sample_problems import TINY, assert_same, edges, larger, qcqps, tame
+
+SUFFIXES = [".lp", ".mps"]
+# In these files 1e20 is infinite, and coefficients are halved or doubled.
+sides = edges.filter(lambda value: abs(value) < 1e20)
+entries = edges.filter(lambda value: value == 0 or 1e-300 < abs(value) < 1e300)
+words = [
+    "\n",
+    "\n ",
+    " ",
+    "-",
+    "1e999",
+    "inf",
+    "[",
+    "]",
+    "^2",
+    "*",
+    "<=",
+    ":",
+    "free",
+    "x1",
+    "End",
+    "Bounds",
+    "RHS",
+    "UP",
+    "QMATRIX",
+]
+junk = st.binary(max_size=4) | st.lists(st.sampled_from(words), max_size=3).map(lambda some: " ".join(some).encode())
+names = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=5)
+
+
+@pytest.fixture(params=SUFFIXES)
+def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return tmp_path / f"problem{request.param}"
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@given(first=qcqps(entries, sides, names))
+def test_a_problem_comes_back_to_the_last_bit(
+    tmp_path_factory: pytest.TempPathFactory, suffix: str, first: QCQP
+) -> None:
+    path = tmp_path_factory.getbasetemp() / f"round_trip{suffix}"
+    write(first, path)
+    assert_same(first, read(path))
+
+
+@pytest.mark.parametrize("first", TINY.values(), ids=TINY)
+def test_tiny_problems(file: Path, first: QCQP) -> None:
+    write(first, file)
+    second = read(file)
+    assert_same(first, second)
+    assert isinstance(second, QCQP)
+    assert (second.variable_names, second.constraint_names) == (first.variable_names, first.constraint_names)
+
+
+@pytest.mark.solver
+@pytest.mark.parametrize("first", TINY.values(), ids=TINY)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_others_read_tiny_problems(file: Path, name: str, first: QCQP) -> None:
+    write(first, file)
+    assert_agree(first, read_by(name, file))
+
+
+@pytest.mark.solver
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("name", PROGRAMS)
+@given(first=qcqps(tame, tame))
+@settings(max_examples=50)
+def test_others_read_the_same_problem(
+    tmp_path_factory: pytest.TempPathFactory, suffix: str, name: str, first: QCQP
+) -> None:
+    path = tmp_path_factory.getbasetemp() / f"ours{suffix}"
+    write(first, path)
+    assert_agree(first, read_by(name, path))
+
+
+# SCIP does not write the row, and so not the variable.
+_ONLY_IN_A_FREE_ROW = QCQP.from_terms(2, linear=([0, 1], [0, 1], [1.0, 1.0]), lower=[-np.inf], upper=[np.inf])
+
+
+@pytest.mark.solver
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("name", PROGRAMS)
+@given(first=qcqps(tame, tame))
+@example(first=_ONLY_IN_A_FREE_ROW)
+@settings(max_examples=50)
+def test_what_others_write(tmp_path_factory: pytest.TempPathFactory, suffix: str, name: str, first: QCQP) -> None:
+    path = tmp_path_factory.getbasetemp() / f"theirs{suffix}"
+    first = _writable(name, suffix, first)
+    # A file without variables is refused.
+    assume(first.linear.nnz + first.quadratic.nnz > 0)
+    written_by(name, first, path)
+    second = read(path)
+    assert isinstance(second, QCQP)
+    assert_agree(first, second)
+
+
+def _writable(name: str, suffix: str, first: QCQP) -> QCQP:
+    """Without what the program does not write: a quadratic objective and rows without sides in SCIP; ranges in Gurobi,
+    which makes them variables, and in SCIP's MPS files if they are quadratic, of which it writes one side only."""
+    lower, products = first.lower.copy(), np.diff(first.quadratic.indptr)
+    ranges = np.isfinite(first.lower) & np.isfinite(first.upper) & (first.lower < first.upper)
+    if name == "gurobi":
+        lower[ranges] = -np.inf
+        return replace(first, lower=lower)
+    if suffix == ".mps":
+        lower[ranges & (products[1:] > 0)] = -np.inf
+    written = np.array([False, *(np.isfinite(lower) | np.isfinite(first.upper))])
+    rows, columns, values = (part[written[found[0]]] for found in [sparse.find(first.quadratic)] for part in found)
+    i, j = first.products[columns].T
+    written[0] = True
+    linear = sparse.find(first.linear)
+    return QCQP.from_terms(
+        first.n_variables,
+        quadratic=(rows, i, j, values),
+        linear=[part[written[linear[0]]] for part in linear],
+        lower=lower,
+        upper=first.upper,
+        x_lower=first.x_lower,
+        x_upper=first.x_upper,
+        constant=first.constant,
+        sense=first.sense,
+        variable_names=first.variable_names,
+        constraint_names=first.constraint_names,
+    )
+
+
+@pytest.mark.parametrize("form", ["epigraph", "min_norm"])
+def test_larger_problems(file: Path, form: str) -> None:
+    first = larger(form)
+    write(first, file)
+    assert_same(first, read(file))
+
+
+@pytest.mark.solver
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_others_read_a_larger_problem(file: Path, name: str) -> None:
+    first = larger("epigraph")
+    write(first, file)
+    assert_agree(first, read_by(name, file))
+
+
+@pytest.mark.solver
+@pytest.mark.parametrize("number", [1157, 1493])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_others_read_a_problem_of_qplib(file: Path, name: str, number: int) -> None:
+    path = QPLIB / f"QPLIB_{number}.qplib"
+    if not path.is_file():
+        pytest.skip(absence(QPLIB))
+    first = read(path)
+    assert isinstance(first, QCQP)
+    write(first, file)
+    assert_agree(first, read_by(name, file))
+
+
+@pytest.mark.parametrize("name", ["unused and named", "free and fixed", "equality"])
+def test_a_truncated_file_is_refused(file: Path, name: str) -> None:
+    write(TINY[name], file)
+    whole = file.read_bytes()
+    for length in range(len(whole) - 1):
+        file.write_bytes(whole[:length])
+        refused(file)
+
+
+@pytest.mark.parametrize("first", TINY.values(), ids=TINY)
+@given(data=st.data())
+@settings(max_examples=20)
+def test_a_damaged_file_is_refused_or_a_problem(
+    tmp_path_factory: pytest.TempPathFactory, first: QCQP, data: st.DataObject
+) -> None:
+    path = tmp_path_factory.getbasetemp() / f"damaged{data.draw(st.sampled_from(SUFFIXES))}"
+    # What the example before left there is no such file any more, and is not replaced.
+    path.unlink(missing_ok=True)
+    write(first, path)
+    whole = path.read_bytes()
+    place, length = data.draw(st.integers(0, len(whole))), data.draw(st.integers(0, 9))
+    path.write_bytes(whole[:place] + data.draw(junk) + whole[place + length :])
+    try:
+        assert isinstance(read(path), QCQP)
+    except QcqpbenchError:
+        refused(path)
+
+
+def refused(path: Path) -> str:
+    """The error of a file: one line that names it and a line in it."""
+    with pytest.raises(QcqpbenchError) as caught:
+        read(path)
+    message = str(caught.value)
+    assert re.match(re.escape(f"{path}:") + "[1-9][0-9]*: [^\n]+$", message)
+    assert len(message) < len(str(path)) + 200
+    return message
+
+
+def test_what_no_file_can_hold(file: Path) -> None:
+    for first, message in [
+        (problem("covariance_perceptron[m=4,p=3]"), "max-margin task"),
+        (QCQP.from_terms(0), "needs at least one variable"),
+        (QCQP.from_terms(1, x_upper=[1e20]), "1e+20 and more is infinity there"),
+        (QCQP.from_terms(1, quadratic=([0], [0], [0], [1e308])), "too large to be doubled"),
+    ]:
+        with pytest.raises(QcqpbenchError, match=re.escape(message)):
+            write(first, file)
+        assert not file.exists()

@@ -1,0 +1,192 @@
+"""Files that nobody wrote on purpose, in every format of text: a clear error or the right problem, in little memory."""
+
+import gzip
+import re
+import tempfile
+import tracemalloc
+import zlib
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qcqpbench import QCQP, QcqpbenchError, read, write
+from qcqpbench.problem.formats import _text
+from qcqpbench.problem.formats.by_suffix import FORMATS
+from qcqpbench.run.suite import expand_problem
+from tests.support.sample_problems import TINY, larger
+
+TEXTS = [suffix for suffix in FORMATS if suffix + ".gz" in FORMATS]
+SAMPLES = {
+    "no constraints": TINY["no constraints"],
+    "unused and named": TINY["unused and named"],
+    "range": TINY["range"],
+    "epigraph": larger("epigraph", "covariance_perceptron[m=3,p=3]"),
+}
+
+
+@cache
+def content(suffix: str, sample: str) -> bytes:
+    """A sample as a file."""
+    with tempfile.TemporaryDirectory() as folder:
+        write(SAMPLES[sample], path := Path(folder) / f"a{suffix}")
+        return path.read_bytes()
+
+
+def outcome(path: Path, raw: bytes) -> QCQP | None:
+    """The problem in a file; None if there is an error, which then is one line that begins with the file and a line."""
+    path.write_bytes(raw)
+    try:
+        found = read(path)
+    except QcqpbenchError as error:
+        message = str(error)
+        assert re.match(rf"{re.escape(str(path))}:[1-9][0-9]*: \S", message), message
+        assert "\n" not in message
+        assert len(message) < 500
+        return None
+    assert isinstance(found, QCQP)
+    return found
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+@pytest.mark.parametrize("suffix", TEXTS)
+def test_truncated(tmp_path: Path, suffix: str, sample: str) -> None:
+    """Cut off at any byte, of a longer file at any line, it is an error or, if nothing of meaning is gone, the same."""
+    raw, path = content(suffix, sample), tmp_path / f"a{suffix}"
+    ends = range(len(raw)) if len(raw) < 600 else [each.end() for each in re.finditer(b"\n", raw)]
+    for end in ends:
+        found = outcome(path, raw[:end])
+        assert found is None or found.id == SAMPLES[sample].id, raw[:end].decode()
+
+
+@pytest.mark.parametrize("suffix", TEXTS)
+def test_a_line_is_missing(tmp_path: Path, suffix: str) -> None:
+    lines, path = content(suffix, "epigraph").splitlines(keepends=True), tmp_path / f"a{suffix}"
+    for k in range(len(lines)):
+        outcome(path, b"".join(lines[:k] + lines[k + 1 :]))
+        outcome(path, b"".join(lines[: k + 1] + lines[k:]))
+
+
+@pytest.mark.parametrize("suffix", TEXTS)
+def test_numbers_out_of_range(tmp_path: Path, suffix: str) -> None:
+    """No coefficient becomes infinite; of bounds that is what such a number means."""
+    raw, path, right = content(suffix, "unused and named"), tmp_path / f"a{suffix}", SAMPLES["unused and named"]
+    for number in re.finditer(rb"(?<![\w.])[0-9]+(\.[0-9]+)?", raw):
+        for huge in (b"1e999", b"9" * 400, b"1" * 5000, b"1e308", b"-1e308", b"1e-999", b"1e99999999999"):
+            found = outcome(path, raw[: number.start()] + huge + raw[number.end() :])
+            if found is not None and huge in (b"1e999", b"9" * 400, b"1" * 5000, b"1e99999999999"):
+                assert (found.quadratic != right.quadratic).nnz == 0
+                assert (found.linear != right.linear).nnz == 0
+                assert found.constant == right.constant
+
+
+@pytest.mark.parametrize("suffix", TEXTS)
+def test_other_characters(tmp_path: Path, suffix: str) -> None:
+    lines, path = content(suffix, "range").splitlines(keepends=True), tmp_path / f"a{suffix}"
+    for k, line in enumerate(lines):
+        for odd in ("é".encode(), "１".encode(), b"\0", b"\x1b[2J", b"\xff", "\N{RIGHT-TO-LEFT OVERRIDE}".encode()):
+            path.write_bytes(b"".join([*lines[:k], line.rstrip() + odd + b"\n", *lines[k + 1 :]]))
+            with pytest.raises(QcqpbenchError, match=rf":{k + 1}: byte 0x[0-9a-f]{{2}} is no ASCII text") as caught:
+                read(path)
+            assert str(caught.value).isprintable()
+
+
+@st.composite
+def damaged(draw: st.DrawFn, raw: bytes) -> bytes:
+    """A file with some places replaced by other parts of it, by bytes, or by nothing."""
+    place = st.integers(0, len(raw))
+    for _ in range(draw(st.integers(1, 4))):
+        begin, length, source = draw(place), draw(st.integers(0, 12)), draw(place)
+        other = draw(st.one_of(st.binary(max_size=6), st.just(raw[source : source + draw(st.integers(0, 40))])))
+        raw = raw[:begin] + other + raw[begin + length :]
+    return raw
+
+
+@pytest.mark.parametrize("suffix", TEXTS)
+def test_damaged(tmp_path_factory: pytest.TempPathFactory, suffix: str) -> None:
+    @given(st.sampled_from(["unused and named", "epigraph"]).flatmap(lambda sample: damaged(content(suffix, sample))))
+    def check(raw: bytes) -> None:
+        outcome(tmp_path_factory.getbasetemp() / f"damaged{suffix}", raw)
+
+    check()
+
+
+@pytest.mark.parametrize("part", [b" ", b"\n", b"1\n"])
+@pytest.mark.parametrize("suffix", TEXTS)
+def test_gzip_bombs(tmp_path: Path, suffix: str, part: bytes) -> None:
+    """Small files that expand to much, alone and behind the beginning of a right one."""
+    path, bomb = tmp_path / f"a{suffix}.gz", gzip.compress(part * 1_500_000)
+    for raw in (bomb, gzip.compress(content(suffix, "range")[:-5]) + bomb):
+        assert len(raw) < 10_000
+        tracemalloc.start()
+        try:
+            path.write_bytes(raw)
+            with pytest.raises(QcqpbenchError, match=r"a\..*:[0-9]+: ") as caught:
+                read(path)
+            assert tracemalloc.get_traced_memory()[1] < 20_000_000
+        finally:
+            tracemalloc.stop()
+        # Unless something else is wrong before.
+        assert "longer than" in str(caught.value) or part == b"1\n" or suffix == ".nl"
+
+
+@pytest.mark.parametrize("suffix", TEXTS)
+def test_long_texts(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    raw, path = content(suffix, "epigraph"), tmp_path / f"a{suffix}"
+    monkeypatch.setattr(_text, "MOST_BYTES", len(raw) - 1)
+    path.write_bytes(raw)
+    with pytest.raises(QcqpbenchError, match="longer than"):
+        read(path)
+
+
+@pytest.mark.parametrize("suffix", TEXTS)
+def test_damaged_gzip(tmp_path: Path, suffix: str) -> None:
+    right, path = gzip.compress(content(suffix, "range")), tmp_path / f"a{suffix}.gz"
+    path.write_bytes(right)
+    found = read(path)
+    assert isinstance(found, QCQP)
+    assert found.id == SAMPLES["range"].id
+    for end in range(0, len(right), 3):
+        path.write_bytes(right[:end])
+        with pytest.raises(QcqpbenchError, match=re.escape(str(path))):
+            read(path)
+    for k in range(10, len(right), 3):
+        path.write_bytes(right[:k] + bytes([right[k] ^ 0x55]) + right[k + 1 :])
+        with pytest.raises(QcqpbenchError, match=re.escape(str(path))):
+            read(path)
+    path.write_bytes(zlib.compress(content(suffix, "range")))
+    with pytest.raises(QcqpbenchError, match="gzip"):
+        read(path)
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_no_such_file(tmp_path: Path, suffix: str) -> None:
+    for path in (tmp_path / f"a{suffix}", tmp_path):
+        with pytest.raises(QcqpbenchError):
+            read(path)
+    (tmp_path / f"b{suffix}").write_bytes(b"")
+    with pytest.raises(QcqpbenchError, match=re.escape(f"b{suffix}")):
+        read(tmp_path / f"b{suffix}")
+
+
+def test_unknown_suffix(tmp_path: Path) -> None:
+    for name in ("a.npz.gz", "a.gz", "a.txt", "a", "npz"):
+        with pytest.raises(QcqpbenchError, match=r"unknown file format .* allowed: \.npz, \.qplib"):
+            read(tmp_path / name)
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_suffixes_in_capitals(tmp_path: Path, suffix: str) -> None:
+    for name in ("a" + suffix, "A" + suffix.upper()):
+        write(TINY["range"], tmp_path / name)
+    first, second = (read(tmp_path / name) for name in ("a" + suffix, "A" + suffix.upper()))
+    assert first.id == second.id
+    assert expand_problem(str(tmp_path)) == [str(tmp_path / name) for name in ("A" + suffix.upper(), "a" + suffix)]
+
+
+def test_compressed_files_are_the_same_every_time(tmp_path: Path) -> None:
+    for name in ("a.qplib.gz", "b.qplib.gz"):
+        write(TINY["range"], tmp_path / name)
+    assert (tmp_path / "a.qplib.gz").read_bytes() == (tmp_path / "b.qplib.gz").read_bytes()

@@ -1,0 +1,269 @@
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import qcqpbench
+from qcqpbench.catalog.status import Termination
+from qcqpbench.errors import QcqpbenchError
+from qcqpbench.run.attempt import random_start
+from qcqpbench.run.isolation import fork_server, supervised_process
+from qcqpbench.run.isolation.fork_server import close_servers
+from qcqpbench.run.isolation.protocol import GRACE_SECONDS
+from qcqpbench.run.isolation.worker import Worker
+from tests.support.bad_solvers import Exits, Fine, IgnoresTheTimeLimit, IsKilled, LeavesFiles, Prints
+from tests.support.hostile import Hostile, Kind
+from tests.support.processes import MARK, children, is_running, marked, marking, none_left
+
+pytestmark = pytest.mark.slow
+
+TASK: Any = qcqpbench.problem("covariance_perceptron[m=3,p=3,seed=1,ensemble=gaussian]")
+
+THIS_TEST = f"isolate-{os.getpid()}"
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    with marking(THIS_TEST), Worker() as worker:
+        yield worker
+
+
+def test_the_same_as_in_this_process(worker: Worker) -> None:
+    isolated, here = worker.attempt(TASK, Fine()), qcqpbench.solve(TASK, Fine())
+    assert isolated.attempt.margin == here.margin
+    assert np.array_equal(np.asarray(isolated.attempt.point), np.asarray(here.point))
+    assert (isolated.output, isolated.files) == ("", ())
+
+
+def test_output_and_files_are_contained(worker: Worker, capfd: pytest.CaptureFixture[str]) -> None:
+    before = sorted(Path.cwd().iterdir())
+    assert worker.attempt(TASK, Prints()).output == "iteration 1\n"
+    assert worker.attempt(TASK, LeavesFiles()).files == ("solver.log",)
+    assert capfd.readouterr().out == ""
+    assert sorted(Path.cwd().iterdir()) == before
+
+
+def test_a_crash_costs_one_attempt(worker: Worker) -> None:
+    crashed = worker.attempt(TASK, IsKilled()).attempt
+    assert (crashed.termination, crashed.message) == (Termination.CRASHED, "its process died: SIGKILL")
+    assert crashed.problem_id == TASK.id and crashed.solver == "fine"
+    assert worker.attempt(TASK, Fine()).attempt.termination is Termination.FINISHED
+
+
+def test_a_solver_that_exits_is_an_error(worker: Worker) -> None:
+    assert worker.attempt(TASK, Exits()).attempt.message == "SystemExit: 3"
+
+
+def test_a_limit_of_centuries_is_none(worker: Worker) -> None:
+    assert worker.attempt(TASK, Fine(), time_limit=1e300).attempt.termination is Termination.FINISHED
+
+
+def test_a_hang_is_ended_after_the_limit(worker: Worker) -> None:
+    begin = time.monotonic()
+    late = worker.attempt(TASK, IgnoresTheTimeLimit(), time_limit=0.5).attempt
+    assert late.termination is Termination.TIME_LIMIT
+    assert late.message == f"killed while solving, {GRACE_SECONDS:g} s past its limit of 0.5 s"
+    # A limit on the harness' own promise, far from what a busy machine adds.
+    assert time.monotonic() - begin < 30
+
+
+@pytest.mark.parametrize(
+    ("kind", "termination", "message"),
+    [
+        ("segfault", Termination.CRASHED, "its process died: SIGSEGV"),
+        ("exit", Termination.CRASHED, "its process died: exit code 3"),
+        ("abort", Termination.CRASHED, "its process died: SIGABRT"),
+        ("spin", Termination.TIME_LIMIT, "killed while solving"),
+        ("spin_in_c", Termination.TIME_LIMIT, "killed while solving"),
+        ("sleep_in_c", Termination.TIME_LIMIT, "killed while solving"),
+        ("stop", Termination.TIME_LIMIT, "killed while solving"),
+        ("chatter", Termination.TIME_LIMIT, "killed while solving"),
+        ("grab", Termination.MEMORY_LIMIT, "MemoryError: Unable to allocate 46.6 GiB"),
+        ("grab_less", Termination.MEMORY_LIMIT, "MemoryError: Unable to allocate 2.79 GiB"),
+        ("fill", Termination.MEMORY_LIMIT, "killed while solving: used"),
+        ("child", Termination.FINISHED, "left 1 process behind: sleep"),
+        ("daemon", Termination.FINISHED, "left 1 process behind: sleep"),
+        ("daemon_and_crash", Termination.CRASHED, "its process died: SIGSEGV; left 1 process behind: sleep"),
+    ],
+)
+def test_the_worst_costs_one_attempt(worker: Worker, kind: Kind, termination: Termination, message: str) -> None:
+    """Each has the right status, what it printed, and the point it reported; nothing is left, the next run is fine."""
+    limit = 20.0 if kind == "fill" else 0.4
+    isolated = worker.attempt(TASK, Hostile(kind), time_limit=limit, memory_limit_bytes=600_000_000)
+    attempt = isolated.attempt
+    assert (attempt.termination, attempt.message[: len(message)]) == (termination, message)
+    assert (isolated.output[:6] == "begun\n") != (kind == "chatter") and len(isolated.output) <= 4000
+    assert attempt.margin == pytest.approx(float(TASK.margin(random_start(TASK))), abs=1e-14)
+    assert worker.attempt(TASK, Hostile()).attempt.termination is Termination.FINISHED
+    assert none_left(THIS_TEST, but=all_processes(worker)) == {}
+
+
+def test_a_segfault_leaves_a_traceback(worker: Worker) -> None:
+    assert "Segmentation fault" in worker.attempt(TASK, Hostile("segfault")).output
+
+
+def test_an_endless_build_is_ended(worker: Worker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The least time for it is made short in the worker by a module that comes before ours."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import qcqpbench.run.isolation.protocol\nqcqpbench.protocol.BUILD_SECONDS = 0.5\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    worker.stop()
+    close_servers()
+    attempt = worker.attempt(TASK, Hostile("build"), time_limit=0.1).attempt
+    assert attempt.termination is Termination.TIME_LIMIT
+    assert attempt.message.startswith("killed while building") and attempt.build_seconds is not None
+    worker.stop()
+    close_servers()
+
+
+def test_more_threads_than_given_are_noted_and_gain_nothing(worker: Worker) -> None:
+    attempt = worker.attempt(TASK, Hostile("threads", seconds=1.5)).attempt
+    assert attempt.termination is Termination.FINISHED
+    assert "was given 1" in attempt.message and attempt.details is not None
+    assert float(attempt.details["threads_seen"]) > 1
+    # Eight threads, one CPU.
+    assert attempt.cpu_seconds is not None and attempt.solve_seconds is not None
+    assert len(os.sched_getaffinity(0)) == 1 or attempt.cpu_seconds < 1.2 * attempt.solve_seconds
+
+
+def test_threads_are_not_noted_where_they_are_given() -> None:
+    with Worker(threads=8) as worker:
+        assert worker.attempt(TASK, Hostile("threads", seconds=0.5)).attempt.message == ""
+
+
+def test_workers_have_cpus_of_their_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Claims of other processes of this user lie in another folder."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("needs 2 CPUs")
+    with Worker() as one, Worker() as two:
+        found = []
+        for worker in (one, two):
+            worker.attempt(TASK, Fine())
+            found.append(os.sched_getaffinity(process_of(worker)))
+    assert all(len(each) == 1 for each in found) and found[0] != found[1]
+
+
+def process_of(worker: Worker) -> int:
+    """The process that ran the last solver, a child of its keeper."""
+    last = list(worker._solvers.values())[-1]
+    assert last.keeper_id is not None
+    (pid,) = children(last.keeper_id)
+    assert pid == last.process_id
+    return pid
+
+
+def all_processes(worker: Worker) -> set[int]:
+    """The keepers and their children."""
+    keepers = {child.keeper_id for child in worker.processes()} - {None}
+    return {pid for keeper in keepers if keeper for pid in (keeper, *children(keeper))}
+
+
+def test_the_peak_of_memory_is_that_of_the_run(worker: Worker) -> None:
+    before = worker.attempt(TASK, Hostile()).attempt.peak_memory_bytes
+    large = worker.attempt(TASK, Hostile("fill_a_little")).attempt.peak_memory_bytes
+    after = worker.attempt(TASK, Hostile()).attempt.peak_memory_bytes
+    assert before is not None and large is not None and after is not None
+    assert large > before + 150_000_000 and after < before + 50_000_000
+
+
+def test_a_worker_whose_keeper_is_killed_is_lost_and_replaced(worker: Worker) -> None:
+    lost = worker.attempt(TASK, Hostile("kill_keeper"))
+    assert lost.lost and lost.attempt.termination is Termination.CRASHED
+    assert worker.attempt(TASK, Hostile()).attempt.termination is Termination.FINISHED
+
+
+def test_a_worker_that_died_between_runs_is_replaced(worker: Worker) -> None:
+    worker.attempt(TASK, Hostile())
+    os.kill(process_of(worker), signal.SIGKILL)
+    assert worker.attempt(TASK, Hostile()).attempt.termination is Termination.FINISHED
+
+
+def test_a_worker_that_cannot_start_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And not a crash of every run."""
+    (tmp_path / "numpy.py").write_text("raise ImportError('broken')")
+    monkeypatch.syspath_prepend(tmp_path)
+    close_servers()
+    with Worker() as worker, pytest.raises(QcqpbenchError, match="died at its start: ImportError: broken"):
+        worker.attempt(TASK, Fine())
+
+
+def test_a_keeper_killed_at_its_start_leaves_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fork_and_kill(*arguments: Any) -> fork_server.ForkedProcess:
+        keeper = fork_server.fork(*arguments)
+        keeper.send_signal(signal.SIGKILL)
+        return keeper
+
+    monkeypatch.setattr(supervised_process, "fork", fork_and_kill)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with Worker() as worker, pytest.raises(QcqpbenchError, match="died at its start: its keeper was killed"):
+        worker.attempt(TASK, Fine())
+    assert [path.name for path in tmp_path.glob("qcqpbench-*") if "cpus" not in path.name] == []
+
+
+@pytest.mark.parametrize(
+    ("guard", "outcome"), [("if __name__ == '__main__':", "finished"), ("if True:", "a worker starts no workers")]
+)
+def test_a_solver_of_the_main_script(tmp_path: Path, guard: str, outcome: str) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(f"""
+import qcqpbench
+from dataclasses import dataclass
+from qcqpbench.run.isolation.worker import Worker
+from tests.support.bad_solvers import Fine
+
+@dataclass(frozen=True)
+class Mine(Fine):
+    name = "mine"
+
+{guard}
+    with Worker() as worker:
+        attempt = worker.attempt(qcqpbench.problem("covariance_perceptron[m=3,p=3]"), Mine()).attempt
+        print(attempt.termination, attempt.message)
+""")
+    variables = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
+    done = subprocess.run([sys.executable, script], env=variables, capture_output=True, text=True, check=False)
+    assert outcome in done.stdout + done.stderr
+
+
+def test_a_wrong_start_is_wrong_usage(worker: Worker) -> None:
+    with pytest.raises(QcqpbenchError, match="the start has shape"):
+        worker.attempt(TASK, Fine(), np.ones(5))
+
+
+def test_no_process_is_left() -> None:
+    with Worker() as worker:
+        worker.attempt(TASK, Fine())
+        processes = all_processes(worker)
+        assert len(processes) == 4
+    assert not any(map(is_running, processes))
+
+
+def test_all_dies_with_the_driver() -> None:
+    """Killed while a solver hangs in C with a daemon started; the worker and its daemon have sessions of their own."""
+    program = """
+import qcqpbench
+from qcqpbench.run.isolation.worker import Worker
+from tests.support.hostile import Hostile
+Worker().attempt(qcqpbench.problem("covariance_perceptron[m=3,p=3]"), Hostile("daemon_and_spin"))
+"""
+    mark = f"driver-{os.getpid()}"
+    root = Path(__file__).parents[3]
+    with subprocess.Popen([sys.executable, "-c", program], cwd=root, env=os.environ | {MARK: mark}) as driver:
+        deadline = time.monotonic() + 60
+        while "sleep" not in marked(mark).values() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        # The driver, its fork server, the keeper, the solver's process and its daemon.
+        assert len(marked(mark)) == 5
+        driver.kill()
+    assert none_left(mark) == {}

@@ -1,0 +1,53 @@
+"""Rows of a solver do not depend on which other solvers ran before it, to the last digit."""
+
+import itertools
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+
+from qcqpbench.catalog.registry import shipped_solvers
+from qcqpbench.catalog.status import Availability
+from qcqpbench.run.attempt import Attempt
+from qcqpbench.run.job import Outcome
+from qcqpbench.run.local_pool import LocalPool
+from qcqpbench.run.suite import Suite
+
+pytestmark = [pytest.mark.slow, pytest.mark.solver, pytest.mark.xdist_group("independence")]
+
+PROBLEM = "covariance_perceptron[m=3,p=4,seed=2,ensemble=gaussian]"
+# A long trace is thinned evenly in the logarithm of time.
+MEASURED = ("build_seconds", "solve_seconds", "cpu_seconds", "peak_memory_bytes", "trace")
+SOLVERS = [name for name, kind in shipped_solvers().items() if kind().availability()[0] is Availability.AVAILABLE]
+
+
+def numbers(outcome: Outcome) -> dict[str, Any]:
+    """All that an attempt says but for times and memory, arrays as bytes."""
+    values = {field.name: getattr(outcome.attempt, field.name) for field in fields(Attempt)}
+    # The solvers' own clocks.
+    values["details"] = {key: each for key, each in (values["details"] or {}).items() if "seconds" not in key}
+    return {
+        name: value.tobytes() if isinstance(value, np.ndarray) else value
+        for name, value in values.items()
+        if name not in MEASURED
+    }
+
+
+def rows(solvers: list[str]) -> dict[tuple[str, str, int], dict[str, Any]]:
+    """Return the numbers of two starts of each solver, by one worker, the solvers taking turns."""
+    jobs = [list(Suite.of([PROBLEM], [name], starts=2, time_limit=60).jobs()) for name in solvers]
+    turns = [job for turn in zip(*jobs, strict=True) for job in turn]
+    return {
+        (outcome.job.solver, outcome.job.problem, outcome.job.start): numbers(outcome)
+        for outcome in LocalPool(1).run(turns)
+    }
+
+
+def test_rows_alone_and_after_every_other_solver_are_equal() -> None:
+    together = rows(SOLVERS)
+    alone = dict(itertools.chain.from_iterable(rows([name]).items() for name in reversed(SOLVERS)))
+    assert len(SOLVERS) >= 12 and len(alone) == len(together) == 2 * len(SOLVERS)
+    for key, expected in alone.items():
+        assert together[key] == expected, key
+        assert expected["point"] is not None, key

@@ -1,0 +1,306 @@
+import itertools
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import qcqpbench
+from qcqpbench import QcqpbenchError
+from qcqpbench.catalog.registry import family, solver, solvers
+from qcqpbench.run.job import Job
+from qcqpbench.run.suite import Suite, load_suite, suites
+
+TASK, OTHER = "covariance_perceptron[m=3,p=3]", "covariance_perceptron[m=3,p=4]"
+BASE = """
+starts = 2
+
+[[problem]]
+name = "parity"
+m = 3
+load = [0.5, 1]
+
+[[solver]]
+name = "gip"
+"""
+
+
+def load(tmp_path: Path, text: str) -> Suite:
+    (tmp_path / "mine.toml").write_text(text)
+    return load_suite(tmp_path / "mine.toml")
+
+
+def listed(suite: Suite) -> list[tuple[str, str, int]]:
+    """(problem, solver's name, start) of the jobs."""
+    return [(job.problem, job.solver.partition("[")[0], job.start) for job in suite.jobs()]
+
+
+# --- jobs ---
+
+
+def test_files_are_read_before_the_first_run(tmp_path: Path) -> None:
+    """A generated problem is still made only in its turn."""
+    qcqpbench.write(qcqpbench.problem(TASK), tmp_path / "a.npz")
+    good = [family(OTHER).spec, *Suite.of([str(tmp_path)], ["gip"]).problems]
+    (tmp_path / "b.npz").write_bytes(b"nothing")
+    with pytest.raises(QcqpbenchError, match=r"b\.npz: is damaged"):
+        next(Suite.of([OTHER, str(tmp_path)], ["gip"]).jobs())
+    (tmp_path / "b.npz").unlink()
+    jobs = Suite.of([good[0], good[1], "recorded[path=nowhere]"], ["gip"]).jobs()
+    assert [next(jobs).problem, next(jobs).problem] == good
+    with pytest.raises(QcqpbenchError):
+        next(jobs)
+
+
+def test_a_suite_is_a_product(tmp_path: Path) -> None:
+    text = BASE.replace('"gip"', '["gip", "slsqp"]').replace("m = 3", "m = [3, 4]\nseed = [0, 7]")
+    problems = [
+        family(f"parity[m={m},load={load},seed={seed}]").spec
+        for m, seed, load in itertools.product((3, 4), (0, 7), (0.5, 1))
+    ]
+    expected = list(itertools.product(problems, ("gip", "slsqp"), (0, 1)))
+    suite = load(tmp_path, text)
+    assert listed(suite) == expected
+    assert suite.size == len(expected)
+
+
+def test_a_job_is_fully_said() -> None:
+    suite = Suite.of([TASK], ["ipopt[formulation=min_norm]"], 2, 5, 60, 1.5, 3)
+    spec = family(TASK).spec
+    ipopt = solver("ipopt[formulation=min_norm]")
+    expected = Job(
+        spec, qcqpbench.problem(TASK).id, ipopt.spec, ipopt.identity(), "min_norm", 0, 5, 60.0, 1_500_000_000, 3
+    )
+    first, second = suite.jobs()
+    assert first == expected
+    assert (second.start, second.problem_id) == (1, expected.problem_id)
+    # 60 and 60.0 are the same limit.
+    assert isinstance(first.time_limit, float)
+    assert next(Suite.of([TASK], ["ipopt"]).jobs()).time_limit == math.inf
+
+
+def test_spellings_of_one_problem_are_one() -> None:
+    """load=0.5 of 6 synapses is p=3: other specs, the same problem, so the same jobs."""
+    jobs = list(
+        Suite.of([TASK, "covariance_perceptron[ m=3, load=0.5 ]"], ["slsqp", "slsqp[formulation=epigraph]"]).jobs()
+    )
+    assert len(jobs) == 1
+
+
+def test_problems_are_made_when_their_turn_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    kind = type(family("parity"))
+    real = kind.generate
+    monkeypatch.setattr(kind, "generate", lambda self: made.append(self.spec) or real(self))  # type: ignore[func-returns-value]
+    suite = Suite.of([f"parity[m={m}]" for m in (2, 3, 4)], ["gip", "slsqp"], starts=3)
+    assert suite.size == 18 and made == []
+    jobs = suite.jobs()
+    next(jobs)
+    assert len(made) == 1
+    assert len(list(jobs)) == 17
+    assert len(made) == 3
+
+
+def test_a_block_overrides_the_settings(tmp_path: Path) -> None:
+    extra = """
+    [[solver]]
+    name = "ipopt[formulation=min_norm]"
+    tol = [1e-6, 1e-8]
+    starts = 1
+    time_limit = 3
+    memory_limit = 0.5
+    threads = 2
+    seed = 9
+    """
+    jobs = list(load(tmp_path, f"time_limit = 7\n{BASE}{extra}").jobs())
+    gip = [job for job in jobs if job.solver.startswith("gip")]
+    ipopt = [job for job in jobs if job.solver.startswith("ipopt")]
+    assert (len(gip), len(ipopt)) == (2 * 2, 2 * 2)
+    assert {(job.time_limit, job.memory_limit, job.threads, job.seed) for job in gip} == {(7.0, None, 1, 0)}
+    assert {(job.time_limit, job.memory_limit, job.threads, job.seed) for job in ipopt} == {(3.0, 500_000_000, 2, 9)}
+    assert {job.solver for job in ipopt} == {
+        solver(f"ipopt[formulation=min_norm,tol={tol}]").spec for tol in (1e-6, 1e-8)
+    }
+
+
+def test_the_last_block_for_a_solver_counts(tmp_path: Path) -> None:
+    suite = load(tmp_path, BASE + '[[solver]]\nname = "gip"\nstarts = 3\ntime_limit = 5\nwhere.load = 1\n')
+    specs = [family(f"parity[m=3,load={load}]").spec for load in (0.5, 1)]
+    assert listed(suite) == [(specs[0], "gip", k) for k in range(2)] + [(specs[1], "gip", k) for k in range(3)]
+
+
+@pytest.mark.parametrize("where", ["where.m = [3, 9]", "where = { m = 3 }", 'where.name = "parity"\nwhere.m = 3'])
+def test_a_solver_for_some_problems(tmp_path: Path, where: str) -> None:
+    text = BASE.replace("m = 3", "m = [3, 4]").replace("starts = 2", "")
+    suite = load(tmp_path, f'{text}\n[[solver]]\nname = "slsqp"\n{where}\n')
+    assert [problem for problem, name, _ in listed(suite) if name == "slsqp"] == [
+        family(f"parity[m=3,load={load}]").spec for load in (0.5, 1)
+    ]
+
+
+def test_a_star_is_every_solver(tmp_path: Path) -> None:
+    suite = load(tmp_path, BASE.replace('"gip"', '"*"'))
+    assert {name for _, name, _ in listed(suite)} == set(solvers())
+
+
+def test_solvers_of_tasks_are_left_out_on_qcqps(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="gip takes max-margin tasks; it is left out on general QCQPs"):
+        jobs = listed(Suite.of(["classical_perceptron[m=3]", TASK], ["gip", "slsqp"]))
+    assert [name for _, name, _ in jobs] == ["slsqp", "gip", "slsqp"]
+    with pytest.warns(UserWarning), pytest.raises(QcqpbenchError, match="there is nothing to run"):
+        list(Suite.of(["classical_perceptron[m=3]"], ["gip"]).jobs())
+    text = '[[problem]]\nname = "classical_perceptron"\nm = 3\n[[solver]]\nname = "*"\n'
+    with warnings.catch_warnings(action="error"):
+        names = {name for _, name, _ in listed(load(tmp_path, text))}
+    assert "gip" not in names and "ipopt" in names
+
+
+# --- files of problems ---
+
+
+def test_files_and_folders(tmp_path: Path) -> None:
+    folder = tmp_path / "instances" / "deep"
+    folder.mkdir(parents=True)
+    for path, spec in ((tmp_path / "instances" / "b.npz", TASK), (folder / "a[1].npz", OTHER)):
+        qcqpbench.write(qcqpbench.problem(spec), path)
+    (folder / "notes.txt").touch()
+    expected = [str(tmp_path / "instances" / "b.npz"), str(folder / "a[1].npz")]
+    suite = Suite.of([str(tmp_path / "instances")], ["gip"])
+    assert sorted(suite.problems) == sorted(expected)
+    assert {job.problem_id for job in suite.jobs()} == {qcqpbench.problem(spec).id for spec in (TASK, OTHER)}
+    assert [job.problem for job in Suite.of([expected[0]], ["gip"]).jobs()] == expected[:1]
+    # From a suite file a path is seen from where the file is.
+    text = '[[problem]]\nfile = "instances/b.npz"\n[[problem]]\nfile = "instances"\n[[solver]]\nname = "gip"\n'
+    suite = load(tmp_path, text)
+    assert sorted(suite.problems) == sorted(expected)
+    assert suite.size == 2
+
+
+@pytest.mark.parametrize(
+    ("problems", "message"),
+    [
+        (["none.npz"], "none.npz: no such file or folder"),
+        (["empty"], "empty: holds no problem; allowed are files of .npz"),
+        (["nothing"], "unknown problem 'nothing'"),
+        (["parity[m=1]"], "m=1 is not allowed"),
+        ([], "a suite needs a problem and a solver"),
+    ],
+)
+def test_wrong_problems(problems: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "parity").mkdir()
+    with pytest.raises(QcqpbenchError, match=message.replace("[", r"\[")):
+        Suite.of(problems, ["gip"])
+    assert Suite.of(["parity"], ["gip"]).problems == (family("parity").spec,)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"starts": 0}, {"starts": 1.5}, {"starts": True}, {"seed": -1}, {"time_limit": 0}, {"time_limit": math.nan},
+     {"memory_limit": -1.0}, {"threads": 0}, {"time_limit": "1"}],
+)  # fmt: skip
+def test_wrong_settings(wrong: dict[str, Any]) -> None:
+    (name,) = wrong
+    with pytest.raises(QcqpbenchError, match=f"^{name} = .* is not allowed; right is a "):
+        Suite.of([TASK], ["gip"], **wrong)
+
+
+# --- mistakes in a suite file: one line with the file, the line and what is right ---
+
+MISTAKES = [
+    (BASE + "m 3\n", 11, "is not TOML"),
+    (BASE + 'name = "again"\n', 11, "is not TOML"),
+    (BASE + 'tol = [1e-3,\n', 11, "is not TOML"),
+    (BASE.replace("starts", "strats"), 2, "unknown key 'strats'; did you mean 'starts'? allowed: about, memory_limit"),
+    (BASE.replace("starts = 2", "starts = 0"), 2, "starts = 0 is not allowed; right is a whole number, at least 1"),
+    (BASE.replace("starts = 2", 'starts = "2"'), 2, "starts = '2' is not allowed"),
+    (BASE.replace("starts = 2", "time_limit = false"), 2, "right is a positive number of seconds"),
+    (BASE.replace("starts = 2", "about = 2"), 2, "about must be text"),
+    (BASE.replace('"parity"', '"party"'), 5, "unknown problem 'party'; did you mean 'parity'? allowed: classical_perc"),
+    (BASE.replace('"parity"', '"parity[m=3"'), 5, "cannot read the spec"),
+    (BASE.replace('"parity"', '"parity[m=3]"'), 6, "m stands in the spec already"),
+    (BASE.replace('"parity"', "3"), 5, "a [[problem]] needs a name: a spec, or a list of them; known: classical_perc"),
+    (BASE.replace('name = "parity"', ""), 4, "a [[problem]] needs a name"),
+    (BASE.replace('"parity"', "[]"), 5, "a [[problem]] needs a name"),
+    (BASE.replace("m = 3", "k = 3"), 6, "unknown key of parity 'k'; allowed: file, load, m, n, name, p, seed"),
+    (BASE.replace("m = 3", "m = 1"), 6, "m=1 is not allowed; a covariance needs at least 2 inputs"),
+    (BASE.replace("m = 3", 'm = "many"'), 6, "m=many is not allowed; right is: whole number"),
+    (BASE.replace("m = 3", "m = { a = 3 }"), 6, "right is a value or a list of them"),
+    (BASE.replace("[0.5, 1]", "[]"), 7, "load = [] is an empty grid; right is at least one value"),
+    (BASE.replace("[0.5, 1]", "[0.5, -1]"), 7, "load=-1.0 is not allowed; right is a positive number"),
+    (BASE.replace("[0.5, 1]", "[0.5, [1]]"), 7, "right is a value or a list of them"),
+    (BASE.replace('"gip"', '"gyp"'), 10, "unknown solver 'gyp'; did you mean 'gip'? allowed: certificate"),
+    (BASE.replace('"gip"', '["gip", "gyp"]'), 10, "unknown solver 'gyp'"),
+    (BASE + "start = 3\n", 11, "unknown key of gip 'start'; did you mean 'starts'? allowed: "),
+    (BASE + "starts = -3\n", 11, "starts = -3 is not allowed"),
+    (BASE + "memory_limit = []\n", 11, "right is a positive number of GB"),
+    (BASE + 'precision = "single"\n', 11, "precision=single is not allowed; right is: mixed|double"),
+    (BASE + "where = 3\n", 11, "where must name parameters"),
+    (BASE + "where.k = 3\n", 11, "unknown parameter of the problems 'k'; allowed: load, m, n, name, seed"),
+    (BASE + "where.m = 99\n", 11, "where fits none of the problems above, which have m: 3"),
+    (BASE + "where = { m = 3, load = 7 }\n", 11, "above, which have m: 3; load: 0.5, 1.0"),
+    (BASE + '\n[[solver]]\nname = "slsqp"\nftol = 0\n', 14, "ftol=0.0 is not allowed; right is a positive number"),
+    (BASE + '\n[[problem]]\nfile = "none"\n', 13, "none: no such file or folder"),
+    (BASE + '\n[[problem]]\nfile = 3\n', 13, "file must be text"),
+    (BASE + '\n[[problem]]\nm = 3\nfile = "none"\n', 14, "and stand alone"),
+    (BASE.replace("[[solver]]", "[solver]"), 9, "right are blocks that begin with [[solver]]"),
+    (BASE.replace("[[solver]]", "[[solvers]]"), 9, "unknown key 'solvers'; did you mean 'solver'?"),
+    ("", 1, "there is no problem; right is at least one block that begins with [[problem]]"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "line", "message"), MISTAKES)
+def test_a_mistake_is_one_line(tmp_path: Path, text: str, line: int, message: str) -> None:
+    with pytest.raises(QcqpbenchError) as caught:
+        load(tmp_path, text)
+    said = str(caught.value)
+    assert said.startswith(f"{tmp_path / 'mine.toml'}:{line}: "), said
+    assert message in said
+    assert "\n" not in said
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(QcqpbenchError, match=r"none\.toml: cannot be read: No such file"):
+        load_suite(tmp_path / "none.toml")
+    (tmp_path / "a.toml").write_bytes(b'about = "\xff"')
+    with pytest.raises(QcqpbenchError, match=r"a\.toml: is not UTF-8"):
+        load_suite(tmp_path / "a.toml")
+    (tmp_path / "b.toml").mkdir()
+    with pytest.raises(QcqpbenchError, match="cannot be read: Is a directory"):
+        load_suite(tmp_path / "b.toml")
+    with pytest.raises(QcqpbenchError, match=r"unknown suite 'smok'; did you mean 'smoke'\? allowed: .*paper"):
+        load_suite("smok")
+
+
+# --- the suites that ship ---
+
+
+def test_the_suites_that_ship() -> None:
+    assert suites() == ["best_known", "capacity", "default", "global", "paper", "scaling", "smoke"]
+    for name in suites():
+        suite = load_suite(name)
+        assert suite.about and suite.name == name
+        # A run without an end would keep a suite from ever being done.
+        assert all(entry.settings.time_limit < math.inf for entry in suite.entries)
+
+
+@pytest.mark.parametrize("name", ["smoke", "default"])
+def test_small_suites_hold_every_solver(name: str) -> None:
+    assert {entry.solver.name for entry in load_suite(name).entries} == set(solvers())
+
+
+def test_the_paper_suite_is_the_papers_figure() -> None:
+    suite = load_suite("paper")
+    known = [family(problem).parameters for problem in suite.problems]
+    assert {(each["m"], each["n"], each["f"], each["c"], each["ensemble"]) for each in known} == {
+        (100, 2, 0.2, 0.5, "paper")
+    }
+    loads = {each["load"] for each in known}
+    assert min(loads) == 0.25 and max(loads) == 4
+    assert sorted((each["load"], each["seed"]) for each in known) == sorted(itertools.product(loads, range(5)))
+    starts = {(entry.solver.name, entry.solver.formulation): entry.settings.starts for entry in suite.entries}
+    assert starts["ipopt", "min_norm"] == 10
+    assert starts["soft_margin", None] == 10
+    assert starts["qcqp", "min_norm"] == 5

@@ -1,0 +1,59 @@
+"""Suites of small runs for the figures, and what tests of figures share."""
+
+import importlib.util
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qcqpbench import random_start
+from qcqpbench.analysis.figures.base import entry, grid
+from qcqpbench.results.store import Store
+from qcqpbench.run.attempt import solve
+from qcqpbench.run.job import Outcome, load_problem
+from qcqpbench.run.suite import Entry, Settings, Suite
+
+COVARIANCE, CLASSICAL = "covariance_perceptron", "classical_perceptron"
+NEEDS_MATPLOTLIB = pytest.mark.skipif(
+    importlib.util.find_spec("matplotlib") is None, reason="matplotlib is not installed"
+)
+
+
+def tiny(problems: list[str], *entries: Entry) -> Suite:
+    return Suite("", "", tuple(problems), entries)
+
+
+GIP = "gip[starts=2]"
+TINY = {
+    "training": tiny(grid(COVARIANCE, m=6, n=3, p=5), entry(GIP, Settings())),
+    "overlap": tiny(grid(COVARIANCE, m=5, n=2, load=[0.5, 2], seed=range(3)), entry(GIP, Settings(starts=2))),
+    "pattern_capacity": tiny(
+        grid(COVARIANCE, m=9, n=[2, 3], p=[2, 4], seed=range(2)) + grid(CLASSICAL, m=9, p=[3, 60], seed=range(2)),
+        entry(GIP, Settings(starts=2), name=COVARIANCE),
+        entry("slsqp", Settings(), name=CLASSICAL),
+    ),
+    "capacity": tiny(
+        grid(COVARIANCE, m=[4, 8], load=[0.5, 1], seed=range(3)),
+        entry("slsqp", Settings(starts=3)),
+        entry("soft_margin[max_iter=30]", Settings(starts=2), m=4),
+        entry("certificate[tol=0.1]", Settings(), m=4),
+    ),
+}
+
+
+def run(suite: Suite, path: Path, most: int | None = None) -> None:
+    """What the command runs in processes of their own, here in this one."""
+    with Store(path, write=True) as store:
+        store.begin("a command", {})
+        for job in list(suite.jobs())[:most]:
+            loaded = load_problem(job.problem)
+            store.add(Outcome(job, solve(loaded, job.solver, random_start(loaded, job.start, job.seed)), "", "here"))
+
+
+def raw(path: Path, query: str) -> list[tuple[Any, ...]]:
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute(query).fetchall()
+    finally:
+        connection.close()

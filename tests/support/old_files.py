@@ -1,0 +1,24 @@
+"""Results files of older schemas, for tests."""
+
+import contextlib
+import sqlite3
+from pathlib import Path
+
+from qcqpbench.results.schema import APPLICATION_ID, MIGRATIONS
+
+
+def make_older(path: Path, schema: int) -> None:
+    """Make a results file one of an older schema; columns that it did not have are lost."""
+    old = path.with_suffix(".old")
+    with contextlib.closing(sqlite3.connect(old, isolation_level=None)) as connection:
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        for statements in MIGRATIONS[:schema]:
+            for statement in statements:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {schema}")
+        connection.execute("ATTACH ? AS new", (str(path),))
+        for table in ("invocation", "run", "payload"):
+            columns = ", ".join(name for _, name, *_ in connection.execute(f"PRAGMA main.table_info({table})"))
+            connection.execute(f"INSERT INTO main.{table} ({columns}) SELECT {columns} FROM new.{table}")
+        connection.execute("DETACH new")
+    old.replace(path)

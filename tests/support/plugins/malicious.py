@@ -1,0 +1,235 @@
+"""A solver that does what plug-ins did to others, or to their own rows, by malice or by accident."""
+
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import scipy.optimize
+from numpy.typing import NDArray
+
+import qcqpbench.run.proposal
+import qcqpbench.run.verify
+from qcqpbench import Budget, MaxMargin, QcqpbenchError, Run, Solution, TaskSolver, Termination
+from qcqpbench.catalog.status import PointStatus
+from qcqpbench.results.store import Store
+from qcqpbench.run.isolation.protocol import Message, RunReply, encode_reply
+from qcqpbench.run.proposal import Proposal
+
+Array = NDArray[np.float64]
+Kind = Literal[
+    "honest",
+    "patch_verify",
+    "change_problem",
+    "fork_and_return",
+    "forge_replies",
+    "object_array",
+    "complex_array",
+    "text_array",
+    "lazy_array",
+    "lazy_list",
+    "wrong_shape",
+    "long_message",
+    "large_multipliers",
+    "odd_multipliers",
+    "odd_reports",
+    "odd_solution",
+    "remove_folder",
+    "build_error",
+    "timer",
+    "float_errors",
+    "patched_scipy",
+    "thread",
+    "closed_stdout",
+    "environment",
+    "signal_handler",
+    "resource_limits",
+    "import_path",
+    "stop_supervisor",
+]
+LAZY_SECONDS = 0.3
+
+
+class _Lazy:
+    """An array that does its work only when it is converted."""
+
+    def __init__(self, values: Array) -> None:
+        self.values = values
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
+        time.sleep(LAZY_SECONDS)
+        return self.values
+
+
+class _Number(float):
+    def __float__(self) -> float:
+        time.sleep(LAZY_SECONDS / 6)
+        return 1.0
+
+
+class _OddSolution(Solution):
+    """A solution that would run code where it is unpickled."""
+
+    def __reduce__(self) -> Any:
+        return os._exit, (7,)
+
+
+@dataclass(frozen=True)
+class Malicious(TaskSolver):
+    name = "malicious"
+    drives = "nothing"
+    citation = "none"
+
+    kind: Kind = "honest"
+
+    def build(self, problem: MaxMargin) -> Run:
+        if self.kind == "build_error":
+            raise QcqpbenchError("this plug-in does not like the problem")
+
+        def run(start: Array, budget: Budget) -> Solution:
+            solution = Solution(start, Termination.FINISHED, float(problem.margin(start)))
+            mischief: Callable[[MaxMargin, Budget, Solution], Any] = globals()[f"_{self.kind}"]
+            return mischief(problem, budget, solution) or solution
+
+        return run
+
+
+def _honest(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    pass
+
+
+def _patch_verify(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    forty = qcqpbench.run.verify.Finding(PointStatus.FEASIBLE, margin=40.0, kappa_bar=40.0)
+    for module in (qcqpbench.run.verify, qcqpbench.run.verify):
+        module.verify = lambda *_, **__: forty  # type: ignore[attr-defined]
+    MaxMargin.margin = lambda *_: np.float64(40.0)  # type: ignore[method-assign]
+    Store.add = lambda *_: 1  # type: ignore[method-assign]
+
+
+def _change_problem(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    patterns = problem.patterns
+    patterns.flags.writeable = True
+    patterns *= 100.0
+    ctypes.memset(problem.labels.ctypes.data, 1, problem.labels.nbytes)
+
+
+def _fork_and_return(problem: MaxMargin, budget: Budget, solution: Solution) -> Solution | None:
+    if os.fork() == 0:
+        return replace(solution, x=100 * np.ones_like(solution.x), objective=40.0, message="the child")
+    time.sleep(0.1)
+    return None
+
+
+def _forge_replies(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    """Write replies of its own to every socket there is."""
+    forged = encode_reply("0" * 16, RunReply(Proposal(Termination.OPTIMAL, objective=40.0, bound=40.0)))
+    for number in range(3, 64):
+        try:
+            connection = socket.socket(fileno=os.dup(number))
+        except OSError:
+            continue
+        for content in (forged, Message("", 1, {"error": "forged"}).to_bytes()):
+            connection.sendall(len(content).to_bytes(8, "little") + content)
+        connection.close()
+
+
+def _object_array(problem: MaxMargin, budget: Budget, solution: Solution) -> Solution:
+    return replace(solution, x=np.asarray(solution.x).astype(object))
+
+
+def _complex_array(problem: MaxMargin, budget: Budget, solution: Solution) -> Solution:
+    return replace(solution, x=np.asarray(solution.x) * (1 + 1j))  # type: ignore[arg-type]
+
+
+def _text_array(problem: MaxMargin, budget: Budget, solution: Solution) -> Solution:
+    return replace(solution, x=np.asarray(solution.x).astype(str))
+
+
+def _lazy_array(problem: MaxMargin, budget: Budget, solution: Solution) -> Solution:
+    return replace(solution, x=_Lazy(np.asarray(solution.x)))  # type: ignore[arg-type]
+
+
+def _lazy_list(problem: MaxMargin, budget: Budget, solution: Solution) -> Solution:
+    return replace(solution, objective=_Number(1.0), bound=_Number(1.0), iterations=3)
+
+
+def _wrong_shape(problem: MaxMargin, budget: Budget, solution: Solution) -> Solution:
+    return replace(solution, x=np.ones(10_000_000))
+
+
+def _long_message(problem: MaxMargin, budget: Budget, solution: Solution) -> Solution:
+    return replace(solution, message="x" * 50_000_000, details={f"{k}": "y" * 100_000 for k in range(2000)})
+
+
+def _large_multipliers(problem: MaxMargin, budget: Budget, solution: Solution) -> Solution:
+    return replace(solution, multipliers=np.ones((5_000_000, 2)))
+
+
+def _odd_multipliers(problem: MaxMargin, budget: Budget, solution: Solution) -> Solution:
+    return replace(solution, multipliers=np.array([lambda: None], dtype=object))
+
+
+def _odd_reports(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    for odd in (np.ones(3), np.ones((2, 2), dtype=complex), "text", None, np.array([object()])):
+        budget.report(odd)  # type: ignore[arg-type]
+
+
+def _odd_solution(problem: MaxMargin, budget: Budget, solution: Solution) -> Solution:
+    return _OddSolution(solution.x, solution.termination, solution.objective)
+
+
+def _remove_folder(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    shutil.rmtree(os.getcwd())  # noqa: PTH109
+
+
+def _timer(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+
+
+def _float_errors(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    np.seterr(all="raise")
+
+
+def _patched_scipy(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    scipy.optimize.minimize = lambda *_, **__: None
+
+
+def _thread(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    threading.Thread(target=time.sleep, args=(100,), daemon=True).start()
+
+
+def _closed_stdout(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    sys.stdout.close()
+    for number in (0, 1, 2):
+        os.close(number)
+
+
+def _environment(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    os.environ["OMP_NUM_THREADS"] = "64"
+
+
+def _signal_handler(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def _resource_limits(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    import resource  # noqa: PLC0415
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+
+
+def _import_path(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    sys.path.insert(0, "/nowhere")
+
+
+def _stop_supervisor(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    os.kill(os.getppid(), signal.SIGSTOP)
+    time.sleep(1000)

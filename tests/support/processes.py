@@ -1,0 +1,58 @@
+"""Processes that have a mark in their environment, wherever they hang in the tree."""
+
+import contextlib
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from qcqpbench.run.isolation.fork_server import close_servers, server_ids
+
+MARK = "QCQPBENCH_TEST_MARK"
+
+
+@contextlib.contextmanager
+def marking(mark: str) -> Iterator[None]:
+    """Let the processes that are started meanwhile have a mark: by fork servers of their own."""
+    close_servers()
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv(MARK, mark)
+        yield
+    close_servers()
+
+
+def marked(mark: str) -> dict[int, str]:
+    """Process ids and names of all that run with MARK=mark in their environment, zombies left out."""
+    found = {}
+    for folder in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if folder.name.isdigit() and f"{MARK}={mark}".encode() in (folder / "environ").read_bytes().split(b"\0"):
+                found[int(folder.name)] = (folder / "comm").read_text().strip()
+    return found
+
+
+def children(parent: int) -> list[int]:
+    found = []
+    for folder in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if folder.name.isdigit() and int((folder / "stat").read_text().rpartition(")")[2].split()[1]) == parent:
+                found.append(int(folder.name))
+    return found
+
+
+def is_running(process: int) -> bool:
+    """Return whether there is such a process, zombies left out."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def none_left(mark: str, but: Iterable[int] = (), seconds: float = 20.0) -> dict[int, str]:
+    """What still runs with the mark once there was time to end, but for those that may, and our own fork servers."""
+    deadline = time.monotonic() + seconds
+    may = {*but, *server_ids()}
+    while (left := {pid: name for pid, name in marked(mark).items() if pid not in may}) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return left
