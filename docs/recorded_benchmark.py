@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.svm import LinearSVC
 
 from qcqpbench import features
-from qcqpbench.classifier import CovariancePerceptron
+from qcqpbench.classifier import CovariancePerceptronClassifier
 
 
 def main(folder: Path) -> None:
@@ -21,9 +21,9 @@ def main(folder: Path) -> None:
         deviation = np.sqrt(np.diagonal(P[train].mean(axis=0)))
         vectors = (P / np.outer(deviation, deviation))[:, *np.triu_indices(X.shape[1])]
         for classifier in (
-            CovariancePerceptron(),
-            CovariancePerceptron(normalize="whiten"),
-            CovariancePerceptron("soft_margin[method=lbfgs]", normalize="whiten"),
+            CovariancePerceptronClassifier(),
+            CovariancePerceptronClassifier(normalize="whiten"),
+            CovariancePerceptronClassifier("soft_margin[method=lbfgs]", normalize="whiten"),
             LinearSVC(),
         ):
             data = vectors if isinstance(classifier, LinearSVC) else X
@@ -31,8 +31,10 @@ def main(folder: Path) -> None:
             classifier.fit(data[train], y[train])
             seconds = time.process_time() - begun
             scores = [classifier.score(data[part], y[part]) for part in (train, ~train)]
-            margin = f"{classifier.margins_.min():.4f}" if isinstance(classifier, CovariancePerceptron) else ""
-            words = "".join(str(classifier).split()).removeprefix("CovariancePerceptron")
+            margin = (
+                f"{classifier.margins_.min():.4f}" if isinstance(classifier, CovariancePerceptronClassifier) else ""
+            )
+            words = "".join(str(classifier).split()).removeprefix("CovariancePerceptronClassifier")
             print(f"{name:<16}{words:<59}{scores[0]:7.3f}{scores[1]:7.3f}{margin:>17}{seconds:9.1f}", flush=True)
 
 

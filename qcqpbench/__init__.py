@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .catalog.registry import problem as problem
     from .catalog.solver import Budget as Budget
     from .catalog.solver import QCQPSolver as QCQPSolver
-    from .catalog.solver import Run as Run
+    from .catalog.solver import RunFunction as RunFunction
     from .catalog.solver import Solution as Solution
     from .catalog.solver import TaskSolver as TaskSolver
     from .catalog.status import Scope as Scope
@@ -39,7 +39,7 @@ _HOME = {
     "QCQP": "problem.qcqp",
     "QCQPSolver": "catalog.solver",
     "QcqpbenchError": "errors",
-    "Run": "catalog.solver",
+    "RunFunction": "catalog.solver",
     "Scope": "catalog.status",
     "Solution": "catalog.solver",
     "TaskSolver": "catalog.solver",

@@ -25,7 +25,7 @@ _CHECKS: dict[str, Any] = {"dtype": np.float64, "allow_nd": True, "ensure_all_fi
 _SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
-class CovariancePerceptron(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class CovariancePerceptronClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Tells trials apart by the sign of Q_12 = w_1ᵀ P w_2, with unit vectors w of the largest margin.
 
     X of shape (trials, channels, time) are recordings, the end of shorter ones filled with NaN. P are covariances, made
@@ -63,7 +63,7 @@ class CovariancePerceptron(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.starts = starts
         self.time_limit = time_limit
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> "CovariancePerceptron":
+    def fit(self, X: ArrayLike, y: ArrayLike) -> "CovariancePerceptronClassifier":
         """Train on trials X with the classes y."""
         share = self.shrinkage
         require(self.starts >= 1, f"starts={self.starts} is not allowed; right is at least one")

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qcqpbench.catalog.certificate import certify_margin
-from qcqpbench.catalog.solver import Budget, Run, Solution, TaskSolver
+from qcqpbench.catalog.solver import Budget, RunFunction, Solution, TaskSolver
 from qcqpbench.catalog.status import Scope, Termination
 from qcqpbench.problem.maxmargin import MaxMargin
 
@@ -17,7 +17,7 @@ _RESERVE = 0.2
 
 
 @dataclass(frozen=True)
-class Certificate(TaskSolver):
+class CertificateSolver(TaskSolver):
     """What `qcqpbench certify` does, as a solver: its rows bring the bounds into results and reports.
 
     tol   how near to the relaxation's value the bound is to come, relative
@@ -30,7 +30,7 @@ class Certificate(TaskSolver):
 
     tol: float = 3e-3
 
-    def build(self, problem: MaxMargin) -> Run:
+    def build(self, problem: MaxMargin) -> RunFunction:
         solve = Gip().build(problem)
 
         def run(start: NDArray[np.float64], budget: Budget) -> Solution:

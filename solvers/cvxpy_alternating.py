@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from qcqpbench.catalog.solver import Budget, Run, Solution, TaskSolver
+from qcqpbench.catalog.solver import Budget, RunFunction, Solution, TaskSolver
 from qcqpbench.catalog.status import Termination
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 
@@ -35,7 +35,7 @@ class CvxpyAlternating(TaskSolver):
     max_iter: int = 500
     tol: float = 1e-5
 
-    def build(self, problem: MaxMargin) -> Run:
+    def build(self, problem: MaxMargin) -> RunFunction:
         step = _RowStep(problem, self.solver)
 
         def run(start: Array, budget: Budget) -> Solution:

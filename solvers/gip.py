@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qcqpbench import rng
-from qcqpbench.catalog.solver import Budget, Run, Solution, TaskSolver
+from qcqpbench.catalog.solver import Budget, RunFunction, Solution, TaskSolver
 from qcqpbench.catalog.status import Termination
 from qcqpbench.errors import require
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
@@ -52,7 +52,7 @@ class Gip(TaskSolver):
         super().__post_init__()
         require(self.shrink < 1, f"gip: shrink={self.shrink} is not allowed; right is less than 1")
 
-    def build(self, problem: MaxMargin) -> Run:
+    def build(self, problem: MaxMargin) -> RunFunction:
         passes = Passes(problem, self.precision == "mixed")
 
         def run(start: Array, budget: Budget) -> Solution:

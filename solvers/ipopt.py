@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from qcqpbench.catalog.solver import Budget, QCQPSolver, Run, Solution
+from qcqpbench.catalog.solver import Budget, QCQPSolver, RunFunction, Solution
 from qcqpbench.catalog.status import Termination
 from qcqpbench.errors import QcqpbenchError
 from qcqpbench.problem.qcqp import QCQP
@@ -46,7 +46,7 @@ class Ipopt(QCQPSolver):
     linear_solver: str = "mumps"
     warm_start: bool = False
 
-    def build(self, problem: QCQP) -> Run:
+    def build(self, problem: QCQP) -> RunFunction:
         import cyipopt
 
         callbacks = _Callbacks(problem)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from qcqpbench.catalog.solver import Budget, Run, Solution, TaskSolver
+from qcqpbench.catalog.solver import Budget, RunFunction, Solution, TaskSolver
 from qcqpbench.catalog.status import Termination
 from qcqpbench.problem.maxmargin import MaxMargin
 
@@ -26,7 +26,7 @@ class Multistart(TaskSolver):
 
     rounds: int = 4
 
-    def build(self, problem: MaxMargin) -> Run:
+    def build(self, problem: MaxMargin) -> RunFunction:
         gip, passes = Gip(), Passes(problem, mixed=True)
 
         def run(start: NDArray[np.float64], budget: Budget) -> Solution:

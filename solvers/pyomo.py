@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qcqpbench.catalog.solver import Budget, QCQPSolver, Run, Solution
+from qcqpbench.catalog.solver import Budget, QCQPSolver, RunFunction, Solution
 from qcqpbench.catalog.status import Availability, Termination
 from qcqpbench.problem.qcqp import QCQP
 
@@ -66,7 +66,7 @@ class Pyomo(QCQPSolver):
             reason = _missing(self._solver_name)
         return (Availability.NOT_INSTALLED, reason) if reason else (Availability.AVAILABLE, "")
 
-    def build(self, problem: QCQP) -> Run:
+    def build(self, problem: QCQP) -> RunFunction:
         with load_pyomo():
             model = pyomo_model(problem)
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from qcqpbench.catalog.solver import Budget, QCQPSolver, Run, Solution
+from qcqpbench.catalog.solver import Budget, QCQPSolver, RunFunction, Solution
 from qcqpbench.catalog.status import Availability, Termination
 from qcqpbench.problem.qcqp import QCQP
 
@@ -60,7 +60,7 @@ class Qcqp(QCQPSolver):
             return Availability.NOT_INSTALLED, "cyipopt missing: pip install 'qcqpbench[ipopt]'"
         return super().availability()
 
-    def build(self, problem: QCQP) -> Run:
+    def build(self, problem: QCQP) -> RunFunction:
         package = _qcqp_compat.load()
         stated = _qcqp_compat.stated(problem)
         prepared = package.QCQP(stated)

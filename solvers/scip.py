@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qcqpbench.catalog.solver import Budget, QCQPSolver, Run, Solution
+from qcqpbench.catalog.solver import Budget, QCQPSolver, RunFunction, Solution
 from qcqpbench.catalog.status import Scope, Termination
 from qcqpbench.problem.qcqp import QCQP
 
@@ -43,7 +43,7 @@ class Scip(QCQPSolver):
     feasibility_tol: float = 1e-7
     max_nodes: int | None = None
 
-    def build(self, problem: QCQP) -> Run:
+    def build(self, problem: QCQP) -> RunFunction:
         import pyscipopt
 
         version = f"{pyscipopt.scip.MAJOR}.{pyscipopt.scip.MINOR}.{pyscipopt.scip.PATCH}"

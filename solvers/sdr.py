@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from qcqpbench import rng
-from qcqpbench.catalog.solver import Budget, QCQPSolver, Run, Solution
+from qcqpbench.catalog.solver import Budget, QCQPSolver, RunFunction, Solution
 from qcqpbench.catalog.status import Scope, Termination
 from qcqpbench.problem.qcqp import QCQP
 
@@ -50,7 +50,7 @@ class Sdr(QCQPSolver):
     samples: int = 100
     seed: int = 0
 
-    def build(self, problem: QCQP) -> Run:
+    def build(self, problem: QCQP) -> RunFunction:
         relaxation = _Relaxation(problem)
 
         def run(start: Array, budget: Budget) -> Solution:

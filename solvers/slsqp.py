@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qcqpbench.catalog.solver import Budget, QCQPSolver, Run, Solution
+from qcqpbench.catalog.solver import Budget, QCQPSolver, RunFunction, Solution
 from qcqpbench.catalog.status import Termination
 from qcqpbench.problem.qcqp import QCQP
 
@@ -33,7 +33,7 @@ class Slsqp(QCQPSolver):
     ftol: float = 1e-9
     max_iter: int = 1000
 
-    def build(self, problem: QCQP) -> Run:
+    def build(self, problem: QCQP) -> RunFunction:
         from scipy.optimize import minimize
 
         sign = -1.0 if problem.sense == "maximize" else 1.0

@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from qcqpbench.catalog.solver import Budget, Run, Solution, TaskSolver
+from qcqpbench.catalog.solver import Budget, RunFunction, Solution, TaskSolver
 from qcqpbench.catalog.status import Termination
 from qcqpbench.errors import require
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
@@ -46,7 +46,7 @@ class SoftMargin(TaskSolver):
         super().__post_init__()
         require(self.eta_growth > 1, f"eta_growth={self.eta_growth} is not allowed; right is more than 1")
 
-    def build(self, problem: MaxMargin) -> Run:
+    def build(self, problem: MaxMargin) -> RunFunction:
         def run(start: Array, budget: Budget) -> Solution:
             ascent = _Ascent(problem, unit_rows(start), budget)
             W, eta = ascent.best, self.eta

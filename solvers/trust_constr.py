@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qcqpbench.catalog.solver import Budget, QCQPSolver, Run, Solution
+from qcqpbench.catalog.solver import Budget, QCQPSolver, RunFunction, Solution
 from qcqpbench.catalog.status import Termination
 from qcqpbench.problem.qcqp import QCQP
 
@@ -31,7 +31,7 @@ class TrustConstr(QCQPSolver):
     barrier_tol: float = 1e-8
     max_iter: int = 3000
 
-    def build(self, problem: QCQP) -> Run:
+    def build(self, problem: QCQP) -> RunFunction:
         from scipy.optimize import Bounds, NonlinearConstraint, minimize
 
         sign = -1.0 if problem.sense == "maximize" else 1.0

@@ -20,7 +20,7 @@ from sklearn.preprocessing import FunctionTransformer  # noqa: E402
 from sklearn.svm import LinearSVC  # noqa: E402
 from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 
-from qcqpbench.classifier import CovariancePerceptron  # noqa: E402
+from qcqpbench.classifier import CovariancePerceptronClassifier  # noqa: E402
 from tests.support.outside import TIME_SERIES, absence  # noqa: E402
 
 Array = NDArray[np.float64]
@@ -48,7 +48,7 @@ def recordings(trials: int = 40, classes: int = 2, seed: int = 0) -> tuple[Array
 
 
 @pytest.mark.slow
-@parametrize_with_checks([CovariancePerceptron("gip[starts=2]")])
+@parametrize_with_checks([CovariancePerceptronClassifier("gip[starts=2]")])
 def test_scikit_learns_own_checks(estimator: Any, check: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     # scikit-learn reads it at each check, and leaves out the one of array API dispatch without it.
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")
@@ -59,7 +59,7 @@ def test_it_solves_the_task_that_the_family_makes() -> None:
     content, task = load(SHIPPED), problem("recorded")
     attempt = solve(task, "gip")
     X, y, train = content["X"], content["y"], content["train"]
-    fitted = CovariancePerceptron().fit(X[train], y[train])
+    fitted = CovariancePerceptronClassifier().fit(X[train], y[train])
     assert fitted.margins_ == pytest.approx([attempt.margin], rel=1e-9)
     assert fitted.score(X[~train], y[~train]) == attempt.test_accuracy
     assert fitted.shrinkage_.tolist() == [0]
@@ -71,7 +71,7 @@ def test_it_solves_the_task_that_the_family_makes() -> None:
 def test_any_solver_finds_the_margin_of_two_points(solver: str) -> None:
     """x = ±1 make P = [[1, ±1], [±1, 1]], and with w = (cos α, sin α), (cos β, sin β) the margin is
     sin(α+β) − |cos(α−β)|, at most 1."""
-    fitted = CovariancePerceptron(solver, starts=3).fit([[-1.0], [1.0]], ["a", "b"])
+    fitted = CovariancePerceptronClassifier(solver, starts=3).fit([[-1.0], [1.0]], ["a", "b"])
     assert fitted.margins_ == pytest.approx([1], abs=0.01)
     assert fitted.decision_function([[-1.0], [1.0]]) == pytest.approx([-1, 1], abs=0.02)
     assert fitted.predict([[-0.7], [0.7], [0.1]]).tolist() == ["a", "b", "b"]
@@ -80,7 +80,7 @@ def test_any_solver_finds_the_margin_of_two_points(solver: str) -> None:
 def test_the_best_of_several_starts() -> None:
     content = load(SHIPPED)
     X, y = content["X"][content["train"]], content["y"][content["train"]]
-    one, six = (CovariancePerceptron("slsqp", starts=starts).fit(X, y) for starts in (1, 6))
+    one, six = (CovariancePerceptronClassifier("slsqp", starts=starts).fit(X, y) for starts in (1, 6))
     assert six.margins_[0] > one.margins_[0] + 0.01
 
 
@@ -88,7 +88,7 @@ def test_two_lines_tell_exclusive_or_apart() -> None:
     X = np.random.default_rng(0).uniform(-1, 1, (60, 2))
     X = X[np.abs(X).min(axis=1) > 0.1]
     y = X[:, 0] * X[:, 1] > 0
-    assert CovariancePerceptron().fit(X, y).score(X, y) == 1
+    assert CovariancePerceptronClassifier().fit(X, y).score(X, y) == 1
     assert LinearSVC().fit(X, y).score(X, y) < 0.8
 
 
@@ -96,15 +96,15 @@ def test_units_and_origin_of_features_do_not_matter() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((30, 3)), np.arange(30) % 2
     X[:, 0] += 3 * y
-    first = CovariancePerceptron().fit(X, y)
-    second = CovariancePerceptron().fit(X * [1e-3, 1, 1e6] + [5, -7, 1e5], y)
+    first = CovariancePerceptronClassifier().fit(X, y)
+    second = CovariancePerceptronClassifier().fit(X * [1e-3, 1, 1e6] + [5, -7, 1e5], y)
     assert second.margins_ == pytest.approx(first.margins_, rel=1e-6)
 
 
 @pytest.mark.slow
 def test_classes_are_told_apart_two_by_two() -> None:
     X, y = recordings(60, 3)
-    fitted = CovariancePerceptron().fit(X, y)
+    fitted = CovariancePerceptronClassifier().fit(X, y)
     assert (fitted.W_.shape, fitted.margins_.shape) == ((3, 2, 3), (3,))
     S = np.mean([np.cov(x, bias=True) for x in X], axis=0)
     new, truth = recordings(50, 3, seed=1)
@@ -124,19 +124,19 @@ def test_classes_that_overlap_are_shrunk_to_their_means() -> None:
     """Between trials of two classes that are the same there is no margin; between the means there is."""
     X, y = recordings(40)
     same = np.concatenate([X, X[:1]]), np.append(y, 1 - y[0])
-    fitted = CovariancePerceptron().fit(*same)
+    fitted = CovariancePerceptronClassifier().fit(*same)
     assert fitted.shrinkage_[0] in (0.25, 0.5)
     assert fitted.margins_[0] < 0
     assert fitted.score(X, y) > 0.9
-    assert CovariancePerceptron("slsqp[formulation=min_norm]", starts=3).fit(*same).shrinkage_[0] >= 0.25
-    hard = CovariancePerceptron(shrinkage=0).fit(*same)
+    assert CovariancePerceptronClassifier("slsqp[formulation=min_norm]", starts=3).fit(*same).shrinkage_[0] >= 0.25
+    hard = CovariancePerceptronClassifier(shrinkage=0).fit(*same)
     assert fitted.margins_[0] < hard.margins_[0] <= 0
     means = [np.mean([np.cov(x, bias=True) for x in X[y == kind]], axis=0) for kind in (0, 1)]
     S = np.mean([np.cov(x, bias=True) for x in X], axis=0)
     means = [mean / np.sqrt(np.outer(np.diag(S), np.diag(S))) for mean in means]
     of_means = solve(MaxMargin(np.array(means), np.array([[-1], [1]])), "gip").point
     assert of_means is not None
-    whole = CovariancePerceptron(shrinkage=1).fit(X, y).W_[0]
+    whole = CovariancePerceptronClassifier(shrinkage=1).fit(X, y).W_[0]
     found, expected = (np.einsum("i,rij,j->r", W[0], means, W[1]) for W in (whole, of_means))
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
@@ -145,24 +145,26 @@ def test_padding_and_covariances_given() -> None:
     X, y = recordings()
     lengths = 30 + np.arange(40) % 20
     padded = np.where(np.arange(60) < lengths[:, None, None], X, np.nan)
-    first = CovariancePerceptron().fit(padded, y)
+    first = CovariancePerceptronClassifier().fit(padded, y)
     P = np.stack([np.cov(x[:, :count], bias=True) for x, count in zip(X, lengths, strict=True)])
-    second = CovariancePerceptron(feature="precomputed").fit(P, y)
+    second = CovariancePerceptronClassifier(feature="precomputed").fit(P, y)
     assert second.margins_ == pytest.approx(first.margins_, rel=1e-9)
     np.testing.assert_array_equal(first.predict(padded), second.predict(P))
 
 
 def test_scikit_learn_takes_it_with_recordings() -> None:
     X, y = recordings()
-    pipeline = make_pipeline(FunctionTransformer(lambda X: X[:, :, 10:]), CovariancePerceptron("gip[starts=2]"))
+    pipeline = make_pipeline(
+        FunctionTransformer(lambda X: X[:, :, 10:]), CovariancePerceptronClassifier("gip[starts=2]")
+    )
     assert cross_val_score(pipeline, X, y, cv=4).mean() > 0.9
     grid = {"normalize": ["channels", "whiten"], "shrinkage": [0, 0.5]}
-    search = GridSearchCV(CovariancePerceptron("gip[starts=2]"), grid, cv=2).fit(X, y)
+    search = GridSearchCV(CovariancePerceptronClassifier("gip[starts=2]"), grid, cv=2).fit(X, y)
     assert search.best_score_ > 0.9
     again = pickle.loads(pickle.dumps(search.best_estimator_))
     np.testing.assert_array_equal(again.predict(X), search.predict(X))
     assert clone(again).get_params() == again.get_params()
-    lagged = CovariancePerceptron(feature="lag_integrated", max_lag=2).fit(X, y)
+    lagged = CovariancePerceptronClassifier(feature="lag_integrated", max_lag=2).fit(X, y)
     assert lagged.score(X, y) > 0.9
 
 
@@ -188,12 +190,12 @@ def test_scikit_learn_takes_it_with_recordings() -> None:
 def test_wrong_usage(parameters: dict[str, Any], X: Any, error: type[Exception], message: str) -> None:
     recorded, y = recordings()
     with pytest.raises(error, match=message):
-        CovariancePerceptron(**parameters).fit(recorded if X is None else X, y)
+        CovariancePerceptronClassifier(**parameters).fit(recorded if X is None else X, y)
 
 
 def test_other_dimensions_than_in_fit() -> None:
     X, y = recordings()
-    fitted = CovariancePerceptron("gip[starts=2]").fit(X, y)
+    fitted = CovariancePerceptronClassifier("gip[starts=2]").fit(X, y)
     with pytest.raises(ValueError, match="X has 2 dimensions, which is not what it had in fit"):
         fitted.predict(X[:, :, 0])
 
@@ -210,7 +212,7 @@ def test_spoken_digits() -> None:
     content = load(TIME_SERIES / "fsdd_mfcc_3v8.npz")
     X, y = content["X"], content["y"]
     train = np.arange(len(y)) % 10 < 7
-    fitted = CovariancePerceptron().fit(X[train], y[train])
+    fitted = CovariancePerceptronClassifier().fit(X[train], y[train])
     assert fitted.shrinkage_.tolist() == [0]
     assert fitted.score(X[~train], y[~train]) > 0.95
 
@@ -219,6 +221,6 @@ def test_nine_speakers() -> None:
     """A linear SVM on vectorised covariances gets .811."""
     content = load(TIME_SERIES / "japanesevowels.npz")
     X, y, train = content["X"], content["y"], content["train"]
-    fitted = CovariancePerceptron("gip[starts=4]", normalize="whiten").fit(X[train], y[train])
+    fitted = CovariancePerceptronClassifier("gip[starts=4]", normalize="whiten").fit(X[train], y[train])
     assert fitted.score(X[train], y[train]) == 1
     assert fitted.score(X[~train], y[~train]) > 0.75

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qcqpbench import MaxMargin, Run, Solution, TaskSolver, Termination, unit_rows
+from qcqpbench import MaxMargin, RunFunction, Solution, TaskSolver, Termination, unit_rows
 
 
 @dataclass(frozen=True)
@@ -12,7 +12,7 @@ class RandomSearch(TaskSolver):
     name, drives, citation, accuracy = "random_search", "random steps in NumPy", "Rastrigin (1963)", 1e-2
     steps: int = 5000
 
-    def build(self, problem: MaxMargin) -> Run:
+    def build(self, problem: MaxMargin) -> RunFunction:
         def run(start, budget):
             best, margin, rng = unit_rows(start), -np.inf, np.random.default_rng(0)
             for step in range(self.steps):

@@ -60,7 +60,7 @@ class Solution:
     details: Mapping[str, str | float] = field(default_factory=dict)
 
 
-class Watch:
+class RunCallbacks:
     """Callbacks for the progress of a run. The default implementation ignores them."""
 
     def entered(self) -> None:
@@ -86,14 +86,14 @@ class Budget:
         self,
         time_limit: float = math.inf,
         threads: int = 1,
-        watch: Watch | None = None,
+        callbacks: RunCallbacks | None = None,
         shape: tuple[int, ...] | None = None,
     ) -> None:
         self.time_limit = time_limit
         self.threads = threads
         self.shape = shape
         self.trace: list[tuple[float, Array]] = []
-        self._watch = watch or Watch()
+        self._callbacks = callbacks or RunCallbacks()
         self._entry = time.perf_counter()
 
     def seconds(self) -> float:
@@ -122,7 +122,7 @@ class Budget:
         if len(self.trace) >= _MOST_POINTS:
             self._thin()
         self.trace.append((self.seconds(), point))
-        self._watch.reported(self.trace)
+        self._callbacks.reported(self.trace)
 
     def _thin(self) -> None:
         """Keep at most half of the points, evenly in log(seconds), with the first and the last."""
@@ -131,7 +131,7 @@ class Budget:
         self.trace = [self.trace[k] for k in sorted({0, *wanted.tolist(), len(self.trace) - 1}) if k < len(self.trace)]
 
 
-Run = Callable[[Array, Budget], Solution]
+RunFunction = Callable[[Array, Budget], Solution]
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ class Solver(Parametrized, ABC):
                 )
 
     @abstractmethod
-    def build(self, problem: Any) -> Run:
+    def build(self, problem: Any) -> RunFunction:
         """Prepare a problem; timed apart. Returns ``run(start, budget) -> Solution``, which may be called repeatedly.
 
         run starts from a point (x of a QCQP, W of a task), keeps to the budget, and returns its best point also when
@@ -273,7 +273,7 @@ class QCQPSolver(Solver):
     formulation: Literal["epigraph", "min_norm"] = "epigraph"
 
     @abstractmethod
-    def build(self, problem: QCQP) -> Run: ...
+    def build(self, problem: QCQP) -> RunFunction: ...
 
 
 @dataclass(frozen=True)
@@ -283,4 +283,4 @@ class TaskSolver(Solver):
     accepts = MaxMargin
 
     @abstractmethod
-    def build(self, problem: MaxMargin) -> Run: ...
+    def build(self, problem: MaxMargin) -> RunFunction: ...

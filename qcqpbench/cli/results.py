@@ -11,7 +11,7 @@ from qcqpbench.atomic_files import check_target, writing_text
 from qcqpbench.catalog.machine import machine
 from qcqpbench.errors import MAX_MESSAGE_CHARACTERS
 from qcqpbench.results.export import export
-from qcqpbench.results.reverify import recheck
+from qcqpbench.results.reverify import reverify
 from qcqpbench.results.store import Store
 
 from .common import DONE, FAILED, rows_in_words, shown
@@ -79,7 +79,7 @@ def _report(options: argparse.Namespace) -> int:
 def _verify(options: argparse.Namespace) -> int:
     rows = points = differences = unchecked = 0
     with Store(options.file) as store:
-        for checked in recheck(store):
+        for checked in reverify(store):
             rows, points = rows + checked.rows, points + checked.points
             differences += len(checked.differences)
             for each in checked.differences:
@@ -91,7 +91,7 @@ def _verify(options: argparse.Namespace) -> int:
                 print(f"could not be checked: {rows_in_words(part.rows)}: {part.reason[:MAX_MESSAGE_CHARACTERS]}")
     parts = [f"{differences} differ"] if differences else []
     parts += [f"could not be checked: {rows_in_words(unchecked)}"] if unchecked else []
-    print(f"{options.file}: {rows} rows, {points} points judged again: {', '.join(parts) or 'all as stored'}")
+    print(f"{options.file}: {rows} rows, {points} points re-evaluated: {', '.join(parts) or 'all as stored'}")
     return FAILED if parts else DONE
 
 

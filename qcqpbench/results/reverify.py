@@ -61,7 +61,7 @@ class Checked:
     unchecked: tuple[Unchecked, ...] = ()
 
 
-def recheck(store: Store) -> Iterator[Checked]:
+def reverify(store: Store) -> Iterator[Checked]:
     """Check the file, then judge the points of all rows again, problem by problem, each problem being made once.
 
     margin, kappa_bar, overlap and test_accuracy are compared for tasks; objective, violation and point_status of the
@@ -110,7 +110,7 @@ def _recheck(store: Store, text: str, problem: MaxMargin | QCQP, rows: list[Row]
                 differences += _values_without_a_point(row)
             elif row["problem_id"] == problem.id:
                 points += 1
-                findings = _judge(problem, seen, row, point, x)
+                findings = _verifier(problem, seen, row, point, x)
                 differences += [
                     Difference(row, name, row[name], value)
                     for name, value in findings.items()
@@ -137,7 +137,7 @@ def _values_without_a_point(row: Row) -> list[Difference]:
     return found
 
 
-def _judge(
+def _verifier(
     problem: MaxMargin | QCQP, seen: MaxMargin | QCQP, row: Row, point: Array, x: Array | None
 ) -> dict[str, Any]:
     tolerance = row["tolerance"]

@@ -11,14 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 from qcqpbench import rng
 from qcqpbench.catalog.certificate import Certificate, certify_margin
 from qcqpbench.catalog.registry import solver as named_solver
-from qcqpbench.catalog.solver import Solver, SolverFacts, Watch
+from qcqpbench.catalog.solver import RunCallbacks, Solver, SolverFacts
 from qcqpbench.catalog.status import PointStatus, Termination
 from qcqpbench.errors import QcqpbenchError, require
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 from qcqpbench.problem.qcqp import QCQP
 
 from .proposal import Proposal, propose
-from .verify import FEASIBILITY_TOLERANCE, Judgement, finite, judge
+from .verify import FEASIBILITY_TOLERANCE, Evaluation, evaluate, finite
 
 Array = NDArray[np.float64]
 # Bounds further apart than this say nothing about where solutions are.
@@ -128,7 +128,7 @@ def solve(
     start: ArrayLike | None = None,
     time_limit: float = math.inf,
     threads: int = 1,
-    watch: Watch | None = None,
+    callbacks: RunCallbacks | None = None,
     tolerance: float = FEASIBILITY_TOLERANCE,
 ) -> Attempt:
     """Run a solver once on a problem, in this process, and verify what it returns.
@@ -145,7 +145,7 @@ def solve(
         Seconds from the solver's entry.
     threads
         BLAS and OpenMP threads that the solver may use.
-    watch
+    callbacks
         Callbacks for the progress of the run.
     tolerance
         Relative violation up to which the point is feasible.
@@ -168,7 +168,7 @@ def solve(
     require(limited, f"time_limit must be a positive number of seconds, got {time_limit!r}")
     facts = solver.facts()
     check_accepts(facts, problem)
-    proposal = propose(problem, solver, point, time_limit, threads, watch)
+    proposal = propose(problem, solver, point, time_limit, threads, callbacks)
     formulation_name = facts.formulation if isinstance(problem, MaxMargin) else None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return assemble(
@@ -176,7 +176,7 @@ def solve(
         problem.id,
         facts,
         proposal,
-        judge(problem, formulation_name, proposal, tolerance),
+        evaluate(problem, formulation_name, proposal, tolerance),
         formulation_name,
         peak,
     )
@@ -187,11 +187,11 @@ def assemble(
     problem_id: str,
     facts: SolverFacts,
     proposal: Proposal,
-    judgement: Judgement,
+    evaluation: Evaluation,
     formulation_name: str | None,
     peak_memory_bytes: int | None = None,
 ) -> Attempt:
-    """Return the attempt that a proposal and its judgement make."""
+    """Return the attempt that a proposal and its evaluation make."""
     skipped = proposal.termination is Termination.SKIPPED
     return Attempt(
         problem=problem,
@@ -200,11 +200,11 @@ def assemble(
         version=facts.version,
         formulation=formulation_name,
         termination=proposal.termination,
-        **vars(judgement.finding),
-        kappa_bar_theory=judgement.kappa_bar_theory,
-        bound=judgement.bound,
-        gap=judgement.gap,
-        best_known=judgement.best_known,
+        **vars(evaluation.finding),
+        kappa_bar_theory=evaluation.kappa_bar_theory,
+        bound=evaluation.bound,
+        gap=evaluation.gap,
+        best_known=evaluation.best_known,
         claimed_objective=finite(proposal.objective),
         iterations=proposal.iterations,
         build_seconds=proposal.build_seconds,
@@ -213,12 +213,12 @@ def assemble(
         peak_memory_bytes=None if skipped else peak_memory_bytes,
         message=proposal.message,
         details=None if skipped else dict(proposal.details),
-        sense=judgement.sense,
+        sense=evaluation.sense,
         scope=str(facts.scope),
-        point=judgement.point,
-        x=judgement.x,
+        point=evaluation.point,
+        x=evaluation.x,
         multipliers=proposal.multipliers,
-        trace=judgement.trace,
+        trace=evaluation.trace,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qcqpbench.catalog.solver import Budget, QCQPSolver, Solution, Solver, Watch, real_array
+from qcqpbench.catalog.solver import Budget, QCQPSolver, RunCallbacks, Solution, Solver, real_array
 from qcqpbench.catalog.status import Availability, Termination
 from qcqpbench.errors import MAX_MESSAGE_CHARACTERS, describe_error
 from qcqpbench.problem.formulations import formulation
@@ -60,20 +60,20 @@ def propose(
     start: Array,
     time_limit: float = math.inf,
     threads: int = 1,
-    watch: Watch | None = None,
+    callbacks: RunCallbacks | None = None,
 ) -> Proposal:
     """Run a solver once on a problem, in this process. Whatever it raises or returns becomes a proposal."""
     status, reason = solver.availability()
     if status is not Availability.AVAILABLE:
         return Proposal(Termination.SKIPPED, message=reason[:MAX_MESSAGE_CHARACTERS])
-    watch, clock = watch or Watch(), _Clock()
+    callbacks, clock = callbacks or RunCallbacks(), _Clock()
     budget = Budget(time_limit, threads)
     try:
         seen, point = _as_seen(problem, solver, start)
         run = solver.build(seen)
         clock.built()
-        watch.entered()
-        budget = Budget(time_limit, threads, watch, shape=point.shape)
+        callbacks.entered()
+        budget = Budget(time_limit, threads, callbacks, shape=point.shape)
         solution = run(point, budget)
         # Before the clock stops: an array may do its work only when it is converted.
         proposal = plain_proposal(solution, seen)
@@ -83,7 +83,7 @@ def propose(
         proposal = Proposal(termination, message=describe_error(error), use_reported=memory)
     finally:
         clock.ended()
-        watch.left()
+        callbacks.left()
     return replace(proposal, trace=thin_trace(budget.trace), **clock.times())
 
 

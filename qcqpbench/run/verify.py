@@ -90,7 +90,7 @@ _MAX_REPORTED_POINTS = 32
 
 
 @dataclass(frozen=True, eq=False)
-class Judgement:
+class Evaluation:
     """The suite's findings about a proposal.
 
     finding            the point's margin, objective, violation, … as recomputed
@@ -111,13 +111,13 @@ class Judgement:
     sense: str | None = None
 
 
-def judge(
+def evaluate(
     problem: MaxMargin | QCQP,
     formulation_name: str | None,
     proposal: Proposal,
     tolerance: float,
     encode: Callable[[Formulation, MaxMargin], QCQP] = lambda form, task: form.encode(task),
-) -> Judgement:
+) -> Evaluation:
     """Evaluate the proposed point. It is feasible if its relative violation is at most the tolerance.
 
     Parameters
@@ -146,7 +146,7 @@ def judge(
                 finding, point, x = Finding(PointStatus.INVALID), None, None
         trace = tuple((seconds, form.decode(problem, at)) for seconds, at in trace if _has_directions(problem, at))
     theory, known = problem.metadata.notes.get("kappa_bar_theory"), problem.metadata.best_known
-    return Judgement(
+    return Evaluation(
         finding=finding,
         point=point,
         x=x,

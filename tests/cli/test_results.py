@@ -68,7 +68,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, l
 
 def test_results_are_verified(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = results.read_bytes()
-    assert said(capsys, "verify", results) == (0, [f"{results}: 6 rows, 6 points judged again: all as stored"])
+    assert said(capsys, "verify", results) == (0, [f"{results}: 6 rows, 6 points re-evaluated: all as stored"])
     assert results.read_bytes() == before
 
 
@@ -90,7 +90,7 @@ def test_what_differs_is_said(
     code, lines = said(capsys, "verify", results)
     assert code == 1
     assert lines[0].startswith(f"run {id}: {name} is {right!r}, stored is {wrong!r} (")
-    assert lines[1:] == [f"{results}: 6 rows, 6 points judged again: 1 differ"]
+    assert lines[1:] == [f"{results}: 6 rows, 6 points re-evaluated: 1 differ"]
 
 
 def test_a_point_that_was_changed_is_noticed(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,7 +108,7 @@ def test_rows_of_schema_1_cannot_be_checked_in_full(results: Path, capsys: pytes
     make_older(results, 1)
     code, (line, last) = said(capsys, "verify", results)
     assert code == 1 and line.startswith("could not be checked: 2 rows: objective, violation and point_status are of x")
-    assert last == f"{results}: 6 rows, 6 points judged again: could not be checked: 2 rows"
+    assert last == f"{results}: 6 rows, 6 points re-evaluated: could not be checked: 2 rows"
 
 
 def test_a_problem_that_became_another(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -118,7 +118,7 @@ def test_a_problem_that_became_another(results: Path, capsys: pytest.CaptureFixt
     code, lines = said(capsys, "verify", results)
     assert code == 1
     assert f"problem_id is {qcqpbench.problem(TASK).id!r}, stored is 'abc'" in lines[0]
-    assert lines[1:] == [f"{results}: 6 rows, 4 points judged again: 1 differ"]
+    assert lines[1:] == [f"{results}: 6 rows, 4 points re-evaluated: 1 differ"]
 
 
 def test_problems_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,7 +133,7 @@ def test_problems_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixt
     assert code == 1
     assert first == f"could not be checked: 2 rows: {instance}: no such file"
     assert second.startswith("could not be checked: 2 rows: unknown problem 'bygone'")
-    assert last == f"{results}: 4 rows, 0 points judged again: could not be checked: 4 rows"
+    assert last == f"{results}: 4 rows, 0 points re-evaluated: could not be checked: 4 rows"
 
 
 def test_each_problem_is_made_once(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from qcqpbench.run.conformance import check_family
 from qcqpbench.run.job import Outcome
 from qcqpbench.run.proposal import Proposal
 from qcqpbench.run.suite import Suite, load_suite
-from qcqpbench.run.verify import judge, verify
+from qcqpbench.run.verify import evaluate, verify
 from tests.support.outside import QPLIB, absence
 
 NAMES = [line.split(",")[0] for line in (QPLIB / "index.csv").read_text().splitlines()[1:]] if QPLIB.is_dir() else []
@@ -112,7 +112,7 @@ def test_runs_with_a_relative_path(
     (folder.parent / "elsewhere").mkdir()
     monkeypatch.chdir(folder.parent / "elsewhere")
     assert main(["verify", str(results)]) == 0
-    assert "6 rows, 6 points judged again: all as stored" in capsys.readouterr().out
+    assert "6 rows, 6 points re-evaluated: all as stored" in capsys.readouterr().out
     with Store(results) as store:
         rows = list(store.rows())
     assert {row["problem"] for row in rows} == {spec(folder, instance=name) for name in ("one", "two", "three")}
@@ -283,13 +283,13 @@ def test_qplib_is_published_as_it_is_found(tmp_path: Path, capsys: pytest.Captur
             assert x is not None and found.metadata.best_known is not None
             proposal = Proposal(Termination.FINISHED, x)
             attempt = assemble(
-                found.metadata.spec or "", found.id, echo.facts(), proposal, judge(found, None, proposal, 1e-6), None
+                found.metadata.spec or "", found.id, echo.facts(), proposal, evaluate(found, None, proposal, 1e-6), None
             )
             assert (attempt.objective, attempt.best_known) == (finding.objective, finding.objective)
             (job,) = Suite.of([spec(QPLIB, instance=row["name"])], ["slsqp"]).jobs()
             store.add(Outcome(job, attempt))
     assert main(["verify", str(tmp_path / "points.db")]) == 0
-    assert "16 rows, 16 points judged again: all as stored" in capsys.readouterr().out
+    assert "16 rows, 16 points re-evaluated: all as stored" in capsys.readouterr().out
 
 
 @pytest.mark.solver
@@ -340,7 +340,7 @@ def test_their_rows_are_verified(chosen: str, tmp_path: Path, capsys: pytest.Cap
     target, where = tmp_path / "rows.db", spec(QPLIB, instance="QPLIB_1157")
     assert main(["run", "-p", where, "-s", chosen, "-r", "1", "--timeout", "4", "-j", "1", "-o", str(target)]) == 0
     assert main(["verify", str(target)]) == 0
-    assert "1 rows, 1 points judged again: all as stored" in capsys.readouterr().out
+    assert "1 rows, 1 points re-evaluated: all as stored" in capsys.readouterr().out
     with Store(target) as store:
         (row,) = store.rows()
     assert row["point_status"] == "feasible" and row["best_known"] == pytest.approx(-10.94820362)

@@ -295,7 +295,7 @@ def test_the_row_tells_the_accuracy(tmp_path: Path, capsys: pytest.CaptureFixtur
     solvers = ["-s", "gip[starts=2]", "-s", "slsqp"]
     assert main(["run", "-p", "recorded", "-p", plain, *solvers, "-o", results]) == 0
     assert main(["verify", results]) == 0
-    assert "4 points judged again: all as stored" in capsys.readouterr().out
+    assert "4 points re-evaluated: all as stored" in capsys.readouterr().out
     assert main(["export", results, str(table)]) == 0
     with table.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))

@@ -99,11 +99,11 @@ def test_a_value_without_a_point_differs(
     )
     change(results, f"UPDATE run SET {nothing}, point_status = 'none' WHERE id = 1")
     change(results, "UPDATE payload SET point = NULL, x = NULL WHERE run = 1")
-    assert said(capsys, "verify", results) == (0, [f"{results}: 3 rows, 2 points judged again: all as stored"])
+    assert said(capsys, "verify", results) == (0, [f"{results}: 3 rows, 2 points re-evaluated: all as stored"])
     change(results, f"UPDATE run SET {name} = ? WHERE id = 1", values=(value,))
     code, (line, last) = said(capsys, "verify", results)
     assert code == 1 and line.startswith(f"run 1: {name} is ") and f", stored is {value!r} (" in line
-    assert last == f"{results}: 3 rows, 2 points judged again: 1 differ"
+    assert last == f"{results}: 3 rows, 2 points re-evaluated: 1 differ"
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -260,7 +260,7 @@ def test_what_cannot_be_checked_is_told_apart_from_what_differs(
     assert lines[0].startswith("run 1: margin is ")
     assert lines[1].startswith("could not be checked: 1 row: unknown formulation 'of_tomorrow'")
     assert lines[2] == "could not be checked: 1 row: gone/x.qplib: no such file"
-    assert lines[3] == f"{results}: 3 rows, 1 points judged again: 1 differ, could not be checked: 2 rows"
+    assert lines[3] == f"{results}: 3 rows, 1 points re-evaluated: 1 differ, could not be checked: 2 rows"
 
 
 PLUGIN = """

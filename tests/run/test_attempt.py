@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import qcqpbench
-from qcqpbench.catalog.solver import Budget, QCQPSolver, Run, Solution, TaskSolver
+from qcqpbench.catalog.solver import Budget, QCQPSolver, RunFunction, Solution, TaskSolver
 from qcqpbench.catalog.status import PointStatus, Termination
 from qcqpbench.errors import QcqpbenchError
 from qcqpbench.problem.qcqp import QCQP
@@ -34,7 +34,7 @@ class Echo(QCQPSolver):
     drives = "nothing"
     citation = "none"
 
-    def build(self, problem: QCQP) -> Run:
+    def build(self, problem: QCQP) -> RunFunction:
         def run(start: Any, budget: Budget) -> Solution:
             budget.report(start)
             return Solution(start, Termination.OPTIMAL, objective=1e9, bound=-0.25, iterations=7)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from qcqpbench.catalog.solver import Budget, QCQPSolver, Run, Solution, TaskSolver
+from qcqpbench.catalog.solver import Budget, QCQPSolver, RunFunction, Solution, TaskSolver
 from qcqpbench.catalog.status import Termination
 from qcqpbench.errors import QcqpbenchError
 from qcqpbench.problem.maxmargin import MaxMargin
@@ -29,7 +29,7 @@ class Fine(TaskSolver):
     citation = "none"
     accuracy = 1e-2
 
-    def build(self, problem: MaxMargin) -> Run:
+    def build(self, problem: MaxMargin) -> RunFunction:
         def run(start: Array, budget: Budget) -> Solution:
             def descend(v: Array) -> float:
                 W = v.reshape(start.shape)
@@ -134,7 +134,7 @@ class IsKilled(Fine):
 
 @dataclass(frozen=True)
 class StopsTooEarly(Fine):
-    def build(self, problem: MaxMargin) -> Run:
+    def build(self, problem: MaxMargin) -> RunFunction:
         return lambda start, budget: Solution(start, Termination.FINISHED, float(problem.margin(start)))
 
 
@@ -152,7 +152,7 @@ class ClaimsTheInfeasible(QCQPSolver):
     drives = "nothing"
     citation = "none"
 
-    def build(self, problem: QCQP) -> Run:
+    def build(self, problem: QCQP) -> RunFunction:
         return lambda start, budget: Solution(start, Termination.LOCALLY_OPTIMAL, float(problem.objective(start)))
 
 

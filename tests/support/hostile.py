@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from qcqpbench.catalog.solver import Budget, Run, Solution, TaskSolver
+from qcqpbench.catalog.solver import Budget, RunFunction, Solution, TaskSolver
 from qcqpbench.catalog.status import Termination
 from qcqpbench.problem.maxmargin import MaxMargin
 
@@ -40,7 +40,7 @@ Kind = Literal[
     "daemon_and_crash",
     "daemon_and_spin",
     "chatter",
-    "kill_keeper",
+    "kill_supervisor",
     "count_and_die",
     "say_threads",
     "build",
@@ -65,7 +65,7 @@ class Hostile(TaskSolver):
     kind: Kind = "fine"
     seconds: float = 1000.0
 
-    def build(self, problem: MaxMargin) -> Run:
+    def build(self, problem: MaxMargin) -> RunFunction:
         if self.kind == "build":
             time.sleep(self.seconds)
         if self.kind == "build_error":
@@ -137,7 +137,7 @@ class Hostile(TaskSolver):
             case "chatter":
                 while True:
                     print("chatter" * 1000)
-            case "kill_keeper":
+            case "kill_supervisor":
                 os.kill(os.getppid(), signal.SIGKILL)
                 time.sleep(self.seconds)
 

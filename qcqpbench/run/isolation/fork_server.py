@@ -30,9 +30,9 @@ from typing import IO, Any, NoReturn
 
 from qcqpbench.errors import QcqpbenchError
 
-from .supervisor import keep, wake_at_death_of_parent
+from .supervisor import supervise, wake_at_death_of_parent
 
-# Of the processes' environment: the keeper's folder, by which what outlives a killed keeper is found.
+# Of the processes' environment: the supervisor's folder, by which what outlives a killed supervisor is found.
 MARK = "QCQPBENCH_WORKER"
 _THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -50,7 +50,7 @@ serve(int(sys.argv[2]))
 """
 # What its children need; nothing of qcqpbench.solvers and qcqpbench.problems. Most solvers use scipy.optimize, and none
 # of them shall seem slower than the others because it was the one to import it.
-_IMPORTS = ("qcqpbench.run.isolation.solver_process", "qcqpbench.run.isolation.judge_process", "scipy.optimize")
+_IMPORTS = ("qcqpbench.run.isolation.solver_process", "qcqpbench.run.isolation.verifier_process", "scipy.optimize")
 _MARK_CHARACTERS = 40
 _START_TRIES = 10
 _READY_SECONDS = 300.0
@@ -84,10 +84,10 @@ class ForkedProcess:
 
 @dataclass(frozen=True)
 class ForkRequest:
-    """A request to fork a process with its keeper.
+    """A request to fork a process with its supervisor.
 
     role     the module whose `serve` it runs
-    folder   an empty folder that it shares with its keeper and with the driver; its name is the mark
+    folder   an empty folder that it shares with its supervisor and with the driver; its name is the mark
     cpus     what to bind it to; empty for no binding
     """
 
@@ -105,12 +105,12 @@ class _Surroundings:
 
 
 def fork(threads: int, request: ForkRequest, control: int, pipe: int, heartbeat: int) -> ForkedProcess:
-    """Fork a process and its keeper from the server for that number of threads; return the keeper.
+    """Fork a process and its supervisor from the server for that number of threads; return the supervisor.
 
     Parameters
     ----------
     control, pipe, heartbeat
-        Open files: the keeper's connection to the driver, the process' own, and memory shared with the keeper.
+        Open files: the supervisor's connection to the driver, the process' own, and memory shared with the supervisor.
     """
     message = _describe_fork(request, threads)
     directory = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -275,7 +275,7 @@ def serve(connection: int) -> NoReturn:
 
 
 def _become(request: ForkRequest, surroundings: _Surroundings, mark: int, files: Sequence[int]) -> NoReturn:
-    """Be the keeper of a process, and in a fork of that, the process."""
+    """Be the supervisor of a process, and in a fork of that, the process."""
     code = 1
     try:
         for number in (signal.SIGCONT, signal.SIGCHLD):
@@ -291,7 +291,7 @@ def _become(request: ForkRequest, surroundings: _Surroundings, mark: int, files:
         sys.path[:] = surroundings.import_path
         importlib.invalidate_caches()
         folder = Path(request.folder)
-        board = keep(Connection(control), pipe, heartbeat, folder, set(request.cpus))
+        board = supervise(Connection(control), pipe, heartbeat, folder, set(request.cpus))
         role: Any = importlib.import_module(request.role)
         role.serve(pipe, board, folder)
         code = 0

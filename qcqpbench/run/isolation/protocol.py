@@ -48,7 +48,7 @@ class RunRequest:
     problem        the problem, a spec or a file; with the id that it must have
     version        identity of the solver that is asked for, if it matters
     start          a point, or the number of a random start of `seed`
-    grace_seconds  time after the limit until the keeper kills the process
+    grace_seconds  time after the limit until the supervisor kills the process
     """
 
     problem: MaxMargin | QCQP | str
@@ -79,7 +79,7 @@ class MakeRequest:
 
 
 @dataclass(frozen=True)
-class JudgeRequest:
+class VerifyRequest:
     """A request to judge a proposal."""
 
     problem: MaxMargin | QCQP | str
@@ -89,7 +89,7 @@ class JudgeRequest:
     tolerance: float
 
 
-Request = RunRequest | DescribeRequest | MakeRequest | JudgeRequest
+Request = RunRequest | DescribeRequest | MakeRequest | VerifyRequest
 
 
 @dataclass(frozen=True)

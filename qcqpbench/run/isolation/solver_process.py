@@ -1,4 +1,4 @@
-"""The worker: a process that runs one solver, one run after the other, supervised by its keeper."""
+"""The worker: a process that runs one solver, one run after the other, supervised by its supervisor."""
 
 import contextlib
 import faulthandler
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from qcqpbench.catalog.registry import problem as named_problem
 from qcqpbench.catalog.registry import solver as named_solver
-from qcqpbench.catalog.solver import Solver, Watch
+from qcqpbench.catalog.solver import RunCallbacks, Solver
 from qcqpbench.catalog.status import Termination
 from qcqpbench.errors import QcqpbenchError, describe_error, require
 from qcqpbench.problem.formats.by_suffix import write
@@ -116,9 +116,9 @@ def _run(request: RunRequest, board: Board, folder: Path) -> RunReply:
     random.seed(0)
     np.random.seed(0)
     exact = _forget_peak()
-    with _contained(folder) as place, _Watched(board, folder, request) as watch:
+    with _contained(folder) as place, _SupervisedRun(board, folder, request) as callbacks:
         before = Snapshot(first=not _counted())
-        proposal = propose(problem, solver, start, request.time_limit, request.threads, watch)
+        proposal = propose(problem, solver, start, request.time_limit, request.threads, callbacks)
         changes, children = before.changes(), left_behind()
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError, AttributeError):
@@ -197,8 +197,8 @@ def _files(folder: Path) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-class _Watched(Watch):
-    """Tells the keeper about a run, and writes the points it reports where they outlive this process."""
+class _SupervisedRun(RunCallbacks):
+    """Tells the supervisor about a run, and writes the points it reports where they outlive this process."""
 
     def __init__(self, board: Board, folder: Path, request: RunRequest) -> None:
         self.board, self.path, self.limit = board, folder / REPORTS, request.time_limit
@@ -207,9 +207,9 @@ class _Watched(Watch):
         self.written = 0
         self.file: int | None = None
 
-    def __enter__(self) -> "_Watched":
+    def __enter__(self) -> "_SupervisedRun":
         if self.memory is not None:
-            # Memory in use is what counts, and the keeper looks at it; this bounds what a single grab can do meanwhile.
+            # Memory in use is what counts, and the supervisor looks at it; this bounds what a single grab can do meanwhile.
             _limit_data(2 * self.memory)
         self.board.begin(BUILDING, time.monotonic() + max(self.limit, BUILD_SECONDS))
         return self

@@ -1,4 +1,4 @@
-"""A child process with its keeper, as the driver sees them: start, ask, interrupt, stop."""
+"""A child process with its supervisor, as the driver sees them: start, ask, interrupt, stop."""
 
 import contextlib
 import math
@@ -22,20 +22,20 @@ from .supervisor import PHASES, PREPARING, Ended, Heartbeat
 
 _START_TRIES = 10
 _TICK_SECONDS = 1.0
-# A keeper that has not looked for so many of the driver's own ticks was stopped.
+# A supervisor that has not looked for so many of the driver's own ticks was stopped.
 _MISSED_TICKS = 10
 _SEND_SECONDS = 60.0
 _END_SECONDS = 10.0
 
-Role = Literal["qcqpbench.run.isolation.solver_process", "qcqpbench.run.isolation.judge_process"]
+Role = Literal["qcqpbench.run.isolation.solver_process", "qcqpbench.run.isolation.verifier_process"]
 
 
 class StoppedError(Exception):
     """The worker was interrupted."""
 
 
-class Child:
-    """A process of a role, started when it is first asked, and its keeper.
+class SupervisedProcess:
+    """A process of a role, started when it is first asked, and its supervisor.
 
     role      the module that serves the requests
     cpus      what to bind it to; empty for no binding
@@ -48,7 +48,7 @@ class Child:
         self.process_id = 0
         self._interrupted = False
         self._starting = threading.Lock()
-        self._keeper: ForkedProcess | None = None
+        self._supervisor: ForkedProcess | None = None
         self._channel: Channel | None = None
         self._control: Connection | None = None
         self._heartbeat: Heartbeat | None = None
@@ -56,9 +56,9 @@ class Child:
         self._mark = ""
 
     @property
-    def keeper_id(self) -> int | None:
-        """The process id of the keeper, if it was started."""
-        return None if self._keeper is None else self._keeper.process_id
+    def supervisor_id(self) -> int | None:
+        """The process id of the supervisor, if it was started."""
+        return None if self._supervisor is None else self._supervisor.process_id
 
     def ask(
         self,
@@ -77,7 +77,7 @@ class Child:
         main
             How to import the user's script.
         seconds
-            Time until the keeper must have ended the process; after it the driver does.
+            Time until the supervisor must have ended the process; after it the driver does.
         """
         id = new_id()
         data = pack_request(id, main, request)
@@ -85,7 +85,7 @@ class Child:
         channel, control = self._channel, self._control
         assert channel is not None and control is not None
         with contextlib.suppress(OSError):
-            # If it is dead, the keeper says how it died.
+            # If it is dead, the supervisor says how it died.
             channel.send(data, _SEND_SECONDS)
         answer = self._wait(channel, control, seconds, lambda frame: _matching(read(frame), id, self.process_id))
         if isinstance(answer, Ended):
@@ -94,16 +94,16 @@ class Child:
 
     def stop(self) -> None:
         """End the process and all it has started, at once."""
-        keeper, self._keeper = self._keeper, None
-        if keeper is None or self._channel is None or self._control is None or self._heartbeat is None:
+        supervisor, self._supervisor = self._supervisor, None
+        if supervisor is None or self._channel is None or self._control is None or self._heartbeat is None:
             return
         self._channel.close()
         self._control.close()
         # Should somebody have stopped it.
-        keeper.send_signal(signal.SIGCONT)
-        if not keeper.has_ended(_END_SECONDS):
-            keeper.send_signal(signal.SIGKILL)
-            keeper.has_ended(_END_SECONDS)
+        supervisor.send_signal(signal.SIGCONT)
+        if not supervisor.has_ended(_END_SECONDS):
+            supervisor.send_signal(signal.SIGKILL)
+            supervisor.has_ended(_END_SECONDS)
         if not self._has_finished():
             # It was killed, so what it had to end may still run.
             _kill_marked(self._mark)
@@ -116,16 +116,16 @@ class Child:
         """End the process for good, from another thread than the one that waits for it; that gets a StoppedError."""
         with self._starting:
             self._interrupted = True
-            keeper = self._keeper
-            if keeper is not None:
-                keeper.send_signal(signal.SIGTERM)
-                keeper.send_signal(signal.SIGCONT)
+            supervisor = self._supervisor
+            if supervisor is not None:
+                supervisor.send_signal(signal.SIGTERM)
+                supervisor.send_signal(signal.SIGCONT)
 
     def _start(self) -> None:
-        # The keeper finishes a moment before the system says that it has ended.
-        if self._keeper is not None and (self._keeper.has_ended() or self._has_finished()):
+        # The supervisor finishes a moment before the system says that it has ended.
+        if self._supervisor is not None and (self._supervisor.has_ended() or self._has_finished()):
             self.stop()
-        if self._keeper is not None:
+        if self._supervisor is not None:
             return
         guarded = MARK not in os.environ
         require(guarded, "a worker starts no workers; does the script need `if __name__ == '__main__':`?")
@@ -147,17 +147,17 @@ class Child:
         raise QcqpbenchError(f"a worker process died at its start: {reason[-1]}")
 
     def _spawn(self) -> None:
-        """Start the keeper, which forks the child."""
-        # Made here, as a keeper may be killed before it could say where it is.
+        """Start the supervisor, which forks the child."""
+        # Made here, as a supervisor may be killed before it could say where it is.
         self._folder = tempfile.mkdtemp(prefix="qcqpbench-")
         self._mark = Path(self._folder).name
         ours, theirs = socket.socketpair()
-        control, keepers = socket.socketpair()
+        control, supervisors_end = socket.socketpair()
         memory = _shared_memory()
         request = ForkRequest(self.role, self._folder, tuple(self.cpus))
         try:
-            with theirs, keepers:
-                self._keeper = fork(self.threads, request, keepers.fileno(), theirs.fileno(), memory)
+            with theirs, supervisors_end:
+                self._supervisor = fork(self.threads, request, supervisors_end.fileno(), theirs.fileno(), memory)
             self._heartbeat = Heartbeat(memory)
         except BaseException:
             ours.close()
@@ -189,7 +189,7 @@ class Child:
             except ProtocolError as error:
                 return self._give_up(str(error))
             except EOFError:
-                # It has died, and the keeper will say how; or it has closed its end, and will not answer any more.
+                # It has died, and the supervisor will say how; or it has closed its end, and will not answer any more.
                 deaf, until = True, min(until, time.monotonic() + _END_SECONDS)
             missed = 0 if ready or self._is_watched() else missed + 1
             if missed > _MISSED_TICKS:
@@ -201,7 +201,7 @@ class Child:
         try:
             ended: Ended = control.recv()
         except (EOFError, OSError):
-            return Ended("lost", "its keeper was killed")
+            return Ended("lost", "its supervisor was killed")
         return ended
 
     def _has_finished(self) -> bool:
@@ -213,7 +213,7 @@ class Child:
         return last == 0 or time.monotonic() - last < _TICK_SECONDS * _MISSED_TICKS
 
     def _give_up(self, how: str) -> Ended:
-        """End a process that its keeper does not end."""
+        """End a process that its supervisor does not end."""
         self.stop()
         return Ended("died", how, PHASES[PREPARING])
 

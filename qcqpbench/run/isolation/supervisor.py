@@ -1,9 +1,9 @@
-"""The keeper: a small process between the driver and a child process, which ends the child and all it has started.
+"""The supervisor: a small process between the driver and a child process, which ends the child and all it has started.
 
 It ends the child at its deadline, over its memory limit, when the driver asks for it, and when the driver is gone. It
 adopts what the child leaves behind, also daemons with a session of their own, so nothing outlives it. Its heartbeat
-tells the driver that it is at work: a keeper that was stopped enforces no limit. If the driver dies while the keeper is
-stopped, the system continues the keeper, which then ends everything. It needs the standard library only, and starts the
+tells the driver that it is at work: a supervisor that was stopped enforces no limit. If the driver dies while the supervisor is
+stopped, the system continues the supervisor, which then ends everything. It needs the standard library only, and starts the
 child by a fork before anything else is imported.
 """
 
@@ -34,8 +34,8 @@ from ._linux import (
 
 POLL = 0.05
 OUTPUT, REPORTS = "output", "reports"
-IDLE, PREPARING, BUILDING, SOLVING, JUDGING = range(5)
-PHASES = ("waiting", "preparing", "building", "solving", "judging")
+IDLE, PREPARING, BUILDING, SOLVING, VERIFYING = range(5)
+PHASES = ("waiting", "preparing", "building", "solving", "verifying")
 TAIL = 4000
 # What a solver may have printed before the beginning of it is dropped.
 _MOST_OUTPUT = 1 << 24
@@ -53,10 +53,10 @@ class _Cell:
 
 
 class Board:
-    """Numbers in memory that the worker and its keeper share.
+    """Numbers in memory that the worker and its supervisor share.
 
     By the worker: the phase, since when, its deadline (both of time.monotonic), its memory limit in bytes, the threads
-    it was given, and the CPU seconds it had used before this run. By the keeper: the most memory seen, the most threads
+    it was given, and the CPU seconds it had used before this run. By the supervisor: the most memory seen, the most threads
     seen running at once, how often they were more than given, and how often it looked.
     """
 
@@ -102,7 +102,7 @@ class Ended:
 
 
 class Heartbeat:
-    """The time of a keeper's last look, in memory that it shares with the driver and not with its child."""
+    """The time of a supervisor's last look, in memory that it shares with the driver and not with its child."""
 
     _TIME = struct.Struct("<d")
     _FINISHED = struct.Struct("<?")
@@ -133,10 +133,10 @@ def wake_at_death_of_parent() -> None:
     prctl(PR_SET_PDEATHSIG, signal.SIGCONT)
 
 
-def keep(control: Connection, pipe: int, heartbeat: int, folder: Path, cpus: set[int]) -> Board:
+def supervise(control: Connection, pipe: int, heartbeat: int, folder: Path, cpus: set[int]) -> Board:
     """Fork, and bind the child to the CPUs, if there are any.
 
-    Returns in the child only, which shares the numbers on the board and an empty folder with its keeper.
+    Returns in the child only, which shares the numbers on the board and an empty folder with its supervisor.
     """
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -162,14 +162,14 @@ def keep(control: Connection, pipe: int, heartbeat: int, folder: Path, cpus: set
     signs = Heartbeat(heartbeat)
     with contextlib.suppress(BaseException):
         signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-        _Keeper(control, parent, worker, board, signs, folder).work()
+        _Supervisor(control, parent, worker, board, signs, folder).work()
     _end_all(worker)
     signs.finish()
     shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)
 
 
-class _Keeper:
+class _Supervisor:
     def __init__(
         self, control: Connection, parent: int, worker: int, board: Board, heartbeat: Heartbeat, folder: Path
     ) -> None:

@@ -1,16 +1,16 @@
 """Runs in processes of their own: a solver may print, crash, hang, take all memory or change anything there.
 
 A `Worker` has a process for each solver that it runs, and one in which points are judged, where no solver's code ever
-runs; each has a keeper, which ends it when it must.
+runs; each has a supervisor, which ends it when it must.
 
-time      the keeper kills the process GRACE_SECONDS after the deadline, which counts from the solver's entry. Building
+time      the supervisor kills the process GRACE_SECONDS after the deadline, which counts from the solver's entry. Building
           the problem has the same time, at least BUILD_SECONDS, counted apart; preparing and judging have
-          PREPARE_SECONDS. The driver ends what its keeper does not end, and a keeper that was stopped.
-memory    the keeper looks at the memory in use by the process and its children 20 times a second; RLIMIT_DATA at twice
+          PREPARE_SECONDS. The driver ends what its supervisor does not end, and a supervisor that was stopped.
+memory    the supervisor looks at the memory in use by the process and its children 20 times a second; RLIMIT_DATA at twice
           the limit stops what would come faster. Not RLIMIT_AS: libraries reserve much more than they use.
 threads   environment variables say how many BLAS and OpenMP should start; the process is bound to as many CPUs, so more
-          threads gain nothing. They are noted if the keeper sees them run in more than half of its looks.
-children  the keeper adopts and kills what a solver leaves running, and the attempt says so.
+          threads gain nothing. They are noted if the supervisor sees them run in more than half of its looks.
+children  the supervisor adopts and kills what a solver leaves running, and the attempt says so.
 state     a process that a run has left changed (timers, signal handlers, threads, error handling, …) is replaced.
 """
 
@@ -38,7 +38,7 @@ from qcqpbench.problem.qcqp import QCQP
 from qcqpbench.run.attempt import Attempt, assemble, check_accepts, check_start
 from qcqpbench.run.job import Job, is_plugin_problem, load_problem
 from qcqpbench.run.proposal import Proposal
-from qcqpbench.run.verify import FEASIBILITY_TOLERANCE, Finding, Judgement
+from qcqpbench.run.verify import FEASIBILITY_TOLERANCE, Evaluation, Finding
 
 from ._linux import claim_cpus
 from .protocol import (
@@ -46,16 +46,16 @@ from .protocol import (
     GRACE_SECONDS,
     PREPARE_SECONDS,
     DescribeRequest,
-    JudgeRequest,
     MakeRequest,
     Message,
     RunReply,
     RunRequest,
+    VerifyRequest,
     decode_facts,
     decode_reply,
 )
 from .solver_process import describe_left, read_reports
-from .supervised_process import Child, StoppedError
+from .supervised_process import StoppedError, SupervisedProcess
 from .supervisor import IDLE, PHASES, PREPARING, Ended
 
 __all__ = ["Isolated", "StoppedError", "Worker", "problem_apart", "solver_facts"]
@@ -63,8 +63,8 @@ __all__ = ["Isolated", "StoppedError", "Worker", "problem_apart", "solver_facts"
 # Solvers that a worker keeps a process for; more are started anew when their turn comes.
 _MAX_PROCESSES = 16
 # A judge that dies was killed by somebody: the solver has no part in it.
-_JUDGE_TRIES = 5
-_NO_FINDING = Judgement(Finding(PointStatus.NONE))
+_VERIFIER_TRIES = 5
+_NO_FINDING = Evaluation(Finding(PointStatus.NONE))
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,8 @@ class Worker:
         self.threads = threads
         self._interrupted = False
         # By solver, the one used last at the end.
-        self._solvers: dict[Any, Child] = {}
-        self._judge: Child | None = None
+        self._solvers: dict[Any, SupervisedProcess] = {}
+        self._verifier: SupervisedProcess | None = None
         self._cpus: set[int] | None = None
         self._claims: list[int] = []
         self._made: tuple[str, str] | None = None
@@ -152,9 +152,9 @@ class Worker:
 
     def stop(self) -> None:
         """End all processes, at once."""
-        for child in [*self._solvers.values(), *filter(None, [self._judge])]:
+        for child in [*self._solvers.values(), *filter(None, [self._verifier])]:
             child.stop()
-        self._solvers, self._judge = {}, None
+        self._solvers, self._verifier = {}, None
         for claim in self._claims:
             os.close(claim)
         self._cpus, self._claims = None, []
@@ -163,12 +163,12 @@ class Worker:
     def interrupt(self) -> None:
         """End the processes for good, from another thread than the one that waits; that gets a StoppedError."""
         self._interrupted = True
-        for child in [*self._solvers.values(), *filter(None, [self._judge])]:
+        for child in [*self._solvers.values(), *filter(None, [self._verifier])]:
             child.interrupt()
 
-    def processes(self) -> list[Child]:
+    def processes(self) -> list[SupervisedProcess]:
         """Return the processes of the solvers, the one used last at the end, then the judge's."""
-        return [*self._solvers.values(), *filter(None, [self._judge])]
+        return [*self._solvers.values(), *filter(None, [self._verifier])]
 
     def _attempt(
         self,
@@ -185,18 +185,18 @@ class Worker:
             return Isolated(assemble(problem, problem_id, facts, proposal, _NO_FINDING, formulation))
         reply, lost = (answer, False) if isinstance(answer, RunReply) else _reply_of_ended(answer, request)
         proposal = reply.proposal
-        judgement = self._ask_judge(JudgeRequest(request.problem, problem_id, formulation, proposal, tolerance))
-        if isinstance(judgement, str):
-            message = "; ".join(filter(None, [f"could not be judged: {judgement}", proposal.message]))
-            proposal, judgement = replace(proposal, termination=Termination.ERROR, message=message), _NO_FINDING
+        evaluation = self._ask_verifier(VerifyRequest(request.problem, problem_id, formulation, proposal, tolerance))
+        if isinstance(evaluation, str):
+            message = "; ".join(filter(None, [f"could not be verified: {evaluation}", proposal.message]))
+            proposal, evaluation = replace(proposal, termination=Termination.ERROR, message=message), _NO_FINDING
         peak = reply.peak_memory_bytes or None
-        attempt = assemble(problem, problem_id, facts, proposal, judgement, formulation, peak)
+        attempt = assemble(problem, problem_id, facts, proposal, evaluation, formulation, peak)
         return Isolated(attempt, reply.output, reply.files, reply.notes, lost)
 
     def _ask_solver(self, request: RunRequest, facts: SolverFacts) -> RunReply | Ended | str:
         """Return the reply of the solver's process, how it ended, or why it could not begin."""
         child = self._child(request.solver, facts)
-        # The keeper's own deadlines, added up, and some time to enforce them.
+        # The supervisor's own deadlines, added up, and some time to enforce them.
         seconds = (
             2 * PREPARE_SECONDS
             + max(request.time_limit, BUILD_SECONDS)
@@ -216,21 +216,21 @@ class Worker:
         result: RunReply | Ended | str = answer
         return result
 
-    def _ask_judge(self, request: JudgeRequest) -> Judgement | str:
-        if self._judge is None:
-            self._judge = self._new_child("qcqpbench.run.isolation.judge_process")
+    def _ask_verifier(self, request: VerifyRequest) -> Evaluation | str:
+        if self._verifier is None:
+            self._verifier = self._new_child("qcqpbench.run.isolation.verifier_process")
             if self._interrupted:
                 raise StoppedError
-        for _ in range(_JUDGE_TRIES):
-            answer = self._judge.ask(request, _read_judgement, None, PREPARE_SECONDS + 60.0)
+        for _ in range(_VERIFIER_TRIES):
+            answer = self._verifier.ask(request, _read_evaluation, None, PREPARE_SECONDS + 60.0)
             if not isinstance(answer, Ended):
-                judgement: Judgement | str = answer
-                return judgement
+                evaluation: Evaluation | str = answer
+                return evaluation
             if answer.reason == "deadline":
                 break
         return f"the judge's process ended: {answer.reason}, {answer.how}"
 
-    def _child(self, solver: Solver | str, facts: SolverFacts) -> Child:
+    def _child(self, solver: Solver | str, facts: SolverFacts) -> SupervisedProcess:
         """Return the process of a solver; of those that are not used, the oldest goes if there are too many."""
         kind = (type(solver).__module__, type(solver).__qualname__) if isinstance(solver, Solver) else None
         key = (kind, facts.spec, facts.version)
@@ -242,12 +242,12 @@ class Worker:
             raise StoppedError
         return child
 
-    def _new_child(self, role: Any) -> Child:
+    def _new_child(self, role: Any) -> SupervisedProcess:
         if self._interrupted:
             raise StoppedError
         if self._cpus is None:
             self._cpus, self._claims = claim_cpus(self.threads)
-        return Child(role, self._cpus, self.threads)
+        return SupervisedProcess(role, self._cpus, self.threads)
 
     def _source(self, problem: str) -> str:
         """Return a spec or a file that makes a problem without a plug-in's code; the last file made for it is kept."""
@@ -298,7 +298,7 @@ def make_file(spec: str) -> str:
 def _ask_once(request: DescribeRequest | MakeRequest) -> Message:
     """Return the reply of a process that answers this request alone; raise an error if it does not."""
     name = request.solver if isinstance(request, DescribeRequest) else request.problem
-    child = Child("qcqpbench.run.isolation.solver_process", set(), 1)
+    child = SupervisedProcess("qcqpbench.run.isolation.solver_process", set(), 1)
     try:
         answer = child.ask(request, _read_message, None, PREPARE_SECONDS + 60.0)
     finally:
@@ -325,10 +325,10 @@ def _read_run(frame: bytes) -> tuple[str, int, Any]:
     return message.id, message.process, QcqpbenchError(text) if message.content.get("fatal") else text
 
 
-def _read_judgement(frame: bytes) -> tuple[str, None, Any]:
+def _read_evaluation(frame: bytes) -> tuple[str, None, Any]:
     # The judge has run no code but ours.
-    id, judgement = pickle.loads(frame)
-    return id, None, judgement
+    id, evaluation = pickle.loads(frame)
+    return id, None, evaluation
 
 
 def _reply_of_ended(ended: Ended, request: RunRequest) -> tuple[RunReply, bool]:

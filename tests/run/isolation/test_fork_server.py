@@ -47,8 +47,8 @@ class SaysWhereItIs(Fine):
 
 
 @dataclass(frozen=True)
-class ForksAndKillsItsKeeper(Fine):
-    """Leaves a fork with a session of its own, which nobody adopts: the keeper is dead."""
+class ForksAndKillsItsSupervisor(Fine):
+    """Leaves a fork with a session of its own, which nobody adopts: the supervisor is dead."""
 
     def finish(self, solution: Solution, budget: Budget) -> Solution:
         if os.fork() == 0:
@@ -132,7 +132,7 @@ def test_a_run_whose_server_is_killed_is_run_again(tmp_path: Path, monkeypatch: 
     assert outcomes == [Termination.FINISHED] * 3
 
 
-def test_what_outlives_a_killed_keeper_is_found_by_its_mark() -> None:
+def test_what_outlives_a_killed_supervisor_is_found_by_its_mark() -> None:
     with Worker() as worker:
-        assert worker.attempt(TASK, ForksAndKillsItsKeeper()).lost
+        assert worker.attempt(TASK, ForksAndKillsItsSupervisor()).lost
     assert none_left(THIS_TEST) == {}

@@ -154,18 +154,18 @@ def test_workers_have_cpus_of_their_own(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def process_of(worker: Worker) -> int:
-    """The process that ran the last solver, a child of its keeper."""
+    """The process that ran the last solver, a child of its supervisor."""
     last = list(worker._solvers.values())[-1]
-    assert last.keeper_id is not None
-    (pid,) = children(last.keeper_id)
+    assert last.supervisor_id is not None
+    (pid,) = children(last.supervisor_id)
     assert pid == last.process_id
     return pid
 
 
 def all_processes(worker: Worker) -> set[int]:
-    """The keepers and their children."""
-    keepers = {child.keeper_id for child in worker.processes()} - {None}
-    return {pid for keeper in keepers if keeper for pid in (keeper, *children(keeper))}
+    """The supervisors_end and their children."""
+    supervisors_end = {child.supervisor_id for child in worker.processes()} - {None}
+    return {pid for supervisor in supervisors_end if supervisor for pid in (supervisor, *children(supervisor))}
 
 
 def test_the_peak_of_memory_is_that_of_the_run(worker: Worker) -> None:
@@ -176,8 +176,8 @@ def test_the_peak_of_memory_is_that_of_the_run(worker: Worker) -> None:
     assert large > before + 150_000_000 and after < before + 50_000_000
 
 
-def test_a_worker_whose_keeper_is_killed_is_lost_and_replaced(worker: Worker) -> None:
-    lost = worker.attempt(TASK, Hostile("kill_keeper"))
+def test_a_worker_whose_supervisor_is_killed_is_lost_and_replaced(worker: Worker) -> None:
+    lost = worker.attempt(TASK, Hostile("kill_supervisor"))
     assert lost.lost and lost.attempt.termination is Termination.CRASHED
     assert worker.attempt(TASK, Hostile()).attempt.termination is Termination.FINISHED
 
@@ -197,16 +197,16 @@ def test_a_worker_that_cannot_start_is_one_line(monkeypatch: pytest.MonkeyPatch,
         worker.attempt(TASK, Fine())
 
 
-def test_a_keeper_killed_at_its_start_leaves_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_supervisor_killed_at_its_start_leaves_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def fork_and_kill(*arguments: Any) -> fork_server.ForkedProcess:
-        keeper = fork_server.fork(*arguments)
-        keeper.send_signal(signal.SIGKILL)
-        return keeper
+        supervisor = fork_server.fork(*arguments)
+        supervisor.send_signal(signal.SIGKILL)
+        return supervisor
 
     monkeypatch.setattr(supervised_process, "fork", fork_and_kill)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with Worker() as worker, pytest.raises(QcqpbenchError, match="died at its start: its keeper was killed"):
+    with Worker() as worker, pytest.raises(QcqpbenchError, match="died at its start: its supervisor was killed"):
         worker.attempt(TASK, Fine())
     assert [path.name for path in tmp_path.glob("qcqpbench-*") if "cpus" not in path.name] == []
 
@@ -263,7 +263,7 @@ Worker().attempt(qcqpbench.problem("covariance_perceptron[m=3,p=3]"), Hostile("d
         deadline = time.monotonic() + 60
         while "sleep" not in marked(mark).values() and time.monotonic() < deadline:
             time.sleep(0.02)
-        # The driver, its fork server, the keeper, the solver's process and its daemon.
+        # The driver, its fork server, the supervisor, the solver's process and its daemon.
         assert len(marked(mark)) == 5
         driver.kill()
     assert none_left(mark) == {}

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from qcqpbench import QCQP, QCQPSolver, Run, Solution, Termination
+from qcqpbench import QCQP, QCQPSolver, RunFunction, Solution, Termination
 
 
 @dataclass(frozen=True)
@@ -12,7 +12,7 @@ class Lenient(QCQPSolver):
     citation = "none"
     tolerance = 0.05
 
-    def build(self, problem: QCQP) -> Run:
+    def build(self, problem: QCQP) -> RunFunction:
         def run(start, budget):  # type: ignore[no-untyped-def]
             x = start.copy()
             # Moves until just below its own tolerance.

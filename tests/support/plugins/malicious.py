@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 import qcqpbench.run.proposal
 import qcqpbench.run.verify
-from qcqpbench import Budget, MaxMargin, QcqpbenchError, Run, Solution, TaskSolver, Termination
+from qcqpbench import Budget, MaxMargin, QcqpbenchError, RunFunction, Solution, TaskSolver, Termination
 from qcqpbench.catalog.status import PointStatus
 from qcqpbench.results.store import Store
 from qcqpbench.run.isolation.protocol import Message, RunReply, encode_reply
@@ -90,7 +90,7 @@ class Malicious(TaskSolver):
 
     kind: Kind = "honest"
 
-    def build(self, problem: MaxMargin) -> Run:
+    def build(self, problem: MaxMargin) -> RunFunction:
         if self.kind == "build_error":
             raise QcqpbenchError("this plug-in does not like the problem")
 

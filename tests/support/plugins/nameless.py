@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from qcqpbench import MaxMargin, Run, Solution, TaskSolver, Termination
+from qcqpbench import MaxMargin, RunFunction, Solution, TaskSolver, Termination
 
 
 @dataclass(frozen=True)
@@ -10,5 +10,5 @@ class Nameless(TaskSolver):
     drives = "nothing"
     citation = "none"
 
-    def build(self, problem: MaxMargin) -> Run:
+    def build(self, problem: MaxMargin) -> RunFunction:
         return lambda start, budget: Solution(start, Termination.FINISHED)

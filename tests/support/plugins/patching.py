@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from qcqpbench import MaxMargin, Run, Solution, TaskSolver, Termination
+from qcqpbench import MaxMargin, RunFunction, Solution, TaskSolver, Termination
 
 _margin = MaxMargin.margin
 
@@ -21,5 +21,5 @@ class Patching(TaskSolver):
     drives = "nothing"
     citation = "none"
 
-    def build(self, problem: MaxMargin) -> Run:
+    def build(self, problem: MaxMargin) -> RunFunction:
         return lambda start, budget: Solution(start, Termination.OPTIMAL, float(problem.margin(start)))

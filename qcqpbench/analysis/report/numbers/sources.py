@@ -172,10 +172,10 @@ def _add_traces(store: Store, rows: Iterable[Row]) -> None:
         if isinstance(task, MaxMargin):
             for row in group:
                 if row["problem_id"] == task.id:
-                    row["trace"] = _judged(task, reported.get(row["id"], ()))
+                    row["trace"] = _evaluated(task, reported.get(row["id"], ()))
 
 
-def _judged(task: MaxMargin, trace: Iterable[tuple[float, Array]]) -> list[tuple[float, float]]:
+def _evaluated(task: MaxMargin, trace: Iterable[tuple[float, Array]]) -> list[tuple[float, float]]:
     """(seconds, κ̄) of the points of a trace whose rows have directions; their lengths are not what counts."""
     points = [
         (at, W)

@@ -15,7 +15,7 @@ _WITHIN = (
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """id: where the page puts it; note: what must be known to read it."""
 
     id: str
@@ -47,7 +47,7 @@ def percent(value: float | None) -> str:
     return "less than 0.0001 %" if abs(value) < 1e-6 else f"{100 * value:.3g} %"
 
 
-def tables(contents: dict[str, Any]) -> list[Table]:
+def tables(contents: dict[str, Any]) -> list[ReportTable]:
     """Those that have rows, in the order of the report."""
     limits, everywhere = contents["limits_of_solvers"], {each["name"]: each["limits"] for each in contents["solvers"]}
     found = [
@@ -65,27 +65,27 @@ def tables(contents: dict[str, Any]) -> list[Table]:
         _bounds("general-bounds", "Proved bounds on problems that are not max-margin", contents["general_bounds"]),
         _general_profiles(contents["general"]),
         _statuses(contents, everywhere),
-        Table(
+        ReportTable(
             "messages",
             "What was said",
             ("solver", "termination", "runs", "message", "first on"),
             [(e["solver"], e["termination"], e["runs"], e["message"], e["first"]) for e in contents["messages"]],
             "Of runs that did not end well or claimed too much; messages that differ only in numbers count as one.",
         ),
-        Table(
+        ReportTable(
             "refuted",
             "Bounds that a point refutes",
             ("solver", "bound", "problem"),
             [(e["solver"], e["bound"], e["problem"]) for e in contents["refuted"]],
             "Counted nowhere else in this report.",
         ),
-        Table(
+        ReportTable(
             "settings",
             "Solvers",
             ("solver", "all settings", "versions", "limits"),
             [(e["name"], e["spec"], e["version"], e["limits"]) for e in contents["solvers"]],
         ),
-        Table(
+        ReportTable(
             "micro",
             "pytest-benchmark",
             ("group", "name", "min s", "median s", "stddev s", "rounds", "further"),
@@ -98,7 +98,7 @@ def tables(contents: dict[str, Any]) -> list[Table]:
     return [_briefly(table) for table in found if table.rows]
 
 
-def _briefly(table: Table) -> Table:
+def _briefly(table: ReportTable) -> ReportTable:
     """Limits, and a family of problems, that are the same in all rows stand in the note."""
     for name in ("limits", "family"):
         place = table.columns.index(name) if name in table.columns else -1
@@ -109,8 +109,8 @@ def _briefly(table: Table) -> Table:
     return table
 
 
-def _summary(contents: dict[str, Any], limits: dict[str, str]) -> Table:
-    return Table(
+def _summary(contents: dict[str, Any], limits: dict[str, str]) -> ReportTable:
+    return ReportTable(
         "summary",
         "Solvers at a glance",
         ("solver", "problems", "not run", "starts", "runs", "solved", "best known", "no point", "median gap",
@@ -129,8 +129,8 @@ def _summary(contents: dict[str, Any], limits: dict[str, str]) -> Table:
     )  # fmt: skip
 
 
-def _capacity(contents: dict[str, Any], limits: dict[str, str]) -> Table:
-    return Table(
+def _capacity(contents: dict[str, Any], limits: dict[str, str]) -> ReportTable:
+    return ReportTable(
         "capacity-data",
         "Margins by load",
         ("solver", "m", "load", "κ̄ best", "least", "largest", "κ̄ median", "with point", "sets", "positive runs", "runs",
@@ -146,8 +146,8 @@ def _capacity(contents: dict[str, Any], limits: dict[str, str]) -> Table:
     )  # fmt: skip
 
 
-def _bounds(id: str, title: str, lines: list[dict[str, Any]]) -> Table:
-    return Table(
+def _bounds(id: str, title: str, lines: list[dict[str, Any]]) -> ReportTable:
+    return ReportTable(
         id,
         title,
         ("solver", "problems", "with bound", "least of all", "median gap", "largest gap", "optimum proved", "refuted",
@@ -163,8 +163,8 @@ def _bounds(id: str, title: str, lines: list[dict[str, Any]]) -> Table:
     )  # fmt: skip
 
 
-def _growth(contents: dict[str, Any], limits: dict[str, str]) -> Table:
-    return Table(
+def _growth(contents: dict[str, Any], limits: dict[str, str]) -> ReportTable:
+    return ReportTable(
         "growth",
         "Growth with size",
         ("solver", "part", "size", "at", "exponent", "seconds at size 1", "sizes", "runs at the limit", "family",
@@ -181,8 +181,8 @@ def _growth(contents: dict[str, Any], limits: dict[str, str]) -> Table:
     )  # fmt: skip
 
 
-def _anytime(contents: dict[str, Any], limits: dict[str, str]) -> Table:
-    return Table(
+def _anytime(contents: dict[str, Any], limits: dict[str, str]) -> ReportTable:
+    return ReportTable(
         "anytime",
         "Share of the best known margin after some time",
         ("solver", "m", *(f"{each:g} s" for each in SECONDS), "problems", "family", "limits"),
@@ -195,8 +195,8 @@ def _anytime(contents: dict[str, Any], limits: dict[str, str]) -> Table:
     )
 
 
-def _targets(contents: dict[str, Any], limits: dict[str, str]) -> Table:
-    return Table(
+def _targets(contents: dict[str, Any], limits: dict[str, str]) -> ReportTable:
+    return ReportTable(
         "targets",
         "Time to a share of the best known",
         ("solver", "share", "runs there", "runs", "problems there", "problems", "not run", "median s",
@@ -211,8 +211,8 @@ def _targets(contents: dict[str, Any], limits: dict[str, str]) -> Table:
     )  # fmt: skip
 
 
-def _means(contents: dict[str, Any], limits: dict[str, str]) -> Table:
-    return Table(
+def _means(contents: dict[str, Any], limits: dict[str, str]) -> ReportTable:
+    return ReportTable(
         "means",
         "Shifted geometric means",
         ("solver", "share", "restarts, common", "1×, common", "3×, common", "restarts, all", "1×, all", "3×, all",
@@ -229,8 +229,8 @@ def _means(contents: dict[str, Any], limits: dict[str, str]) -> Table:
     )  # fmt: skip
 
 
-def _profiles(contents: dict[str, Any], limits: dict[str, str]) -> Table:
-    return Table(
+def _profiles(contents: dict[str, Any], limits: dict[str, str]) -> ReportTable:
+    return ReportTable(
         "profiles",
         "Profiles in numbers",
         ("solver", "share", *_LEVELS, "limits"),
@@ -243,8 +243,8 @@ def _profiles(contents: dict[str, Any], limits: dict[str, str]) -> Table:
     )
 
 
-def _general_summary(general: dict[str, Any]) -> Table:
-    return Table(
+def _general_summary(general: dict[str, Any]) -> ReportTable:
+    return ReportTable(
         "general-summary",
         "Solvers on problems that are not max-margin",
         ("solver", "problems", "not run", "starts", "runs", "feasible runs", "runs at best known",
@@ -266,8 +266,8 @@ def _general_summary(general: dict[str, Any]) -> Table:
     )  # fmt: skip
 
 
-def _general_problems(general: dict[str, Any]) -> Table:
-    return Table(
+def _general_problems(general: dict[str, Any]) -> ReportTable:
+    return ReportTable(
         "general-problems",
         "Problems that are not max-margin",
         ("problem", "variables", "constraints", "sense", "best known", "best found", "gap", "relative gap", "by",
@@ -292,8 +292,8 @@ def _long(value: float | None) -> Long | None:
     return None if value is None else Long(value)
 
 
-def _general_profiles(general: dict[str, Any]) -> Table:
-    return Table(
+def _general_profiles(general: dict[str, Any]) -> ReportTable:
+    return ReportTable(
         "general-profiles",
         "Profiles on problems that are not max-margin",
         ("solver", *_LEVELS, "limits"),
@@ -306,9 +306,9 @@ def _general_profiles(general: dict[str, Any]) -> Table:
     )
 
 
-def _pairs(contents: dict[str, Any]) -> Table:
+def _pairs(contents: dict[str, Any]) -> ReportTable:
     profiles = contents["profiles"]
-    return Table(
+    return ReportTable(
         "pairs",
         "Pairs",
         ("first", "second", *(f"{percent(e['quality'])}: {who}" for e in profiles for who in ("first", "second"))),
@@ -322,8 +322,8 @@ def _pairs(contents: dict[str, Any]) -> Table:
     )
 
 
-def _statuses(contents: dict[str, Any], limits: dict[str, str]) -> Table:
-    return Table(
+def _statuses(contents: dict[str, Any], limits: dict[str, str]) -> ReportTable:
+    return ReportTable(
         "statuses",
         "Claimed and verified",
         ("solver", "claimed", "verified point", "runs", "solved", "false claims", "longest s", "most MB", "meaning",

@@ -11,7 +11,7 @@ from typing import Any
 from qcqpbench.analysis.metrics import Row
 from qcqpbench.analysis.report.numbers.contents import contents
 from qcqpbench.analysis.report.numbers.sources import Results
-from qcqpbench.analysis.report.numbers.tables import MAX_CELL_CHARACTERS, Table, show, tables
+from qcqpbench.analysis.report.numbers.tables import MAX_CELL_CHARACTERS, ReportTable, show, tables
 from qcqpbench.analysis.report.numbers.verdict import verdict
 from qcqpbench.atomic_files import text_matching
 
@@ -95,7 +95,7 @@ def _coded(words: Iterable[str]) -> dict[str, list[Any]]:
     return {"words": list(known), "index": index}
 
 
-def _table(table: Table) -> str:
+def _table(table: ReportTable) -> str:
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.columns)
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in table.rows)
     note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""

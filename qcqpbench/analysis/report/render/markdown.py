@@ -5,7 +5,7 @@ from typing import Any
 
 from qcqpbench.analysis.report.numbers.contents import contents
 from qcqpbench.analysis.report.numbers.sources import Results
-from qcqpbench.analysis.report.numbers.tables import Table, show, tables
+from qcqpbench.analysis.report.numbers.tables import ReportTable, show, tables
 from qcqpbench.analysis.report.numbers.verdict import verdict
 from qcqpbench.atomic_files import magic
 
@@ -45,7 +45,7 @@ def machine(facts: dict[str, Any]) -> list[str]:
     return [f"{key} {show(value)}" for key, value in {**rest, **versions}.items() if value not in (None, "")]
 
 
-def _table(table: Table) -> list[str]:
+def _table(table: ReportTable) -> list[str]:
     head = [f"## {table.title}", ""] + ([table.note, ""] if table.note else [])
     lines = [table.columns, tuple("---" for _ in table.columns), *table.rows]
     return head + ["| " + " | ".join(_safe(show(cell)) for cell in line) + " |" for line in lines]

@@ -17,10 +17,10 @@ from qcqpbench.problem.formulations import Formulation, formulation
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.qcqp import QCQP
 from qcqpbench.run.job import load_problem
-from qcqpbench.run.verify import Judgement, judge
+from qcqpbench.run.verify import Evaluation, evaluate
 
-from .protocol import PREPARE_SECONDS, Channel, JudgeRequest, Message, unpack_request
-from .supervisor import IDLE, JUDGING, Board
+from .protocol import PREPARE_SECONDS, Channel, Message, VerifyRequest, unpack_request
+from .supervisor import IDLE, VERIFYING, Board
 
 Array = NDArray[np.float64]
 
@@ -33,10 +33,10 @@ def serve(pipe: int, board: Board, _: Path) -> None:
         while True:
             board.clear()
             id, _main, content = unpack_request(channel.receive())
-            board.begin(JUDGING, time.monotonic() + PREPARE_SECONDS)
-            reply: Judgement | str
+            board.begin(VERIFYING, time.monotonic() + PREPARE_SECONDS)
+            reply: Evaluation | str
             try:
-                reply = desk.judge(pickle.loads(content))
+                reply = desk.evaluate(pickle.loads(content))
             except Exception as error:
                 reply = describe_error(error)
             board.begin(IDLE)
@@ -50,7 +50,7 @@ class _Desk:
         self._problem: tuple[str, MaxMargin | QCQP] | None = None
         self._encoded: tuple[str, str, QCQP] | None = None
 
-    def judge(self, request: JudgeRequest) -> Judgement:
+    def evaluate(self, request: VerifyRequest) -> Evaluation:
         problem = self._load(request.problem) if isinstance(request.problem, str) else request.problem
         same = request.problem_id in (None, problem.id)
         require(same, f"{request.problem} is another problem for the judge: its id is {problem.id}")
@@ -59,7 +59,7 @@ class _Desk:
             shape = self._shape(problem, request.formulation)
             fitting = [(at, x.reshape(shape)) for at, x in proposal.trace if x.size == math.prod(shape)]
             proposal = replace(proposal, trace=tuple(fitting))
-        return judge(problem, request.formulation, proposal, request.tolerance, self._encode)
+        return evaluate(problem, request.formulation, proposal, request.tolerance, self._encode)
 
     def _load(self, text: str) -> MaxMargin | QCQP:
         if self._problem is None or self._problem[0] != text:
