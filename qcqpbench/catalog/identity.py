@@ -1,97 +1,188 @@
 """The identity of a solver's code: a hash of the source files it runs, found without importing them.
 
 A solver that comes with qcqpbench runs its own module and the modules of ``qcqpbench.solvers`` that it imports,
-directly or through each other, and `qcqpbench.catalog.certificate` where it imports that. A solver of another package
-runs all files of that package.
+directly or through each other, and `qcqpbench.catalog.certificate` where it imports that.
+
+A plug-in runs the source files that its installed distribution records. Without such a record (a checkout, an editable
+install, a script) it runs the source files of its top-level package or module, and those of the top-level modules
+beside it that it imports. Modules that belong to other distributions do not count: `Solver.version` names their
+versions.
+
+Source files have one of `_SOURCE_SUFFIXES`. Other files do not count, because a run may write caches and data into the
+folder of a package.
 """
 
 import ast
 import hashlib
+import importlib.metadata
 import importlib.util
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
-_OURS = "qcqpbench.solvers"
+_SHIPPED = "qcqpbench.solvers"
 # The modules of the core that hold an algorithm, as files of qcqpbench.solvers do.
 _ALGORITHMS = ("qcqpbench.catalog.certificate",)
 _HASH_CHARACTERS = 12
 _READ_BYTES = 1 << 20
 _NOT_SOURCE = {"__pycache__", ".git"}
+# Python, compiled libraries, and languages that are compiled or interpreted when a solver runs.
+_SOURCE_SUFFIXES = {
+    *(".py", ".so", ".pyd", ".dll", ".dylib", ".pyx", ".pxd"),
+    *(".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".f", ".f90", ".rs", ".jl", ".r", ".m"),
+}
 
 
 @cache
 def source_hash(module: str) -> str:
     """Return a hash of the source that a solver defined in `module` runs; "unknown" if there are no files."""
-    files = _solver_files(module) if module.startswith(f"{_OURS}.") else _package_files(module)
+    if module.startswith(f"{_SHIPPED}."):
+        files: Mapping[str, Path] = dict(_reach(module, _find_file, _is_solver_code))
+    else:
+        files = _recorded_files(module) or _plugin_files(module)
     sha = hashlib.sha256()
-    count = 0
-    for name, path in files:
-        count += 1
+    for name, path in sorted(files.items()):
         sha.update(f"{name}\0".encode(errors="surrogateescape"))
         with path.open("rb") as file:
             while block := file.read(_READ_BYTES):
                 sha.update(block)
-    return sha.hexdigest()[:_HASH_CHARACTERS] if count else "unknown"
+    return sha.hexdigest()[:_HASH_CHARACTERS] if files else "unknown"
 
 
-def _solver_files(module: str) -> Iterator[tuple[str, Path]]:
-    """Yield (module name, file) of a solver of ours and of the modules it imports, sorted by name."""
-    files: dict[str, Path] = {}
+def _is_solver_code(module: str) -> bool:
+    return module in _ALGORITHMS or module.startswith(f"{_SHIPPED}.")
+
+
+def _reach(
+    module: str, locate: Callable[[str], Path | None], follow: Callable[[str], bool]
+) -> Iterator[tuple[str, Path]]:
+    """Yield (name, file) of a module and of all modules that it imports, directly or not, and that `follow` accepts."""
+    seen: set[str] = set()
     waiting = [module]
     while waiting:
         name = waiting.pop()
-        path = _file(name)
-        if name not in files and path is not None:
-            files[name] = path
-            waiting += _imports(path)
-    yield from sorted(files.items())
+        path = None if name in seen else locate(name)
+        seen.add(name)
+        if path is not None:
+            yield name, path
+            waiting += filter(follow, _imports(name, path))
 
 
-def _imports(path: Path) -> Iterator[str]:
-    """Yield the names of the modules with solver code that a module imports."""
-    for node in ast.walk(ast.parse(path.read_bytes())):
-        names: Iterable[str] = ()
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            base = ".".join(filter(None, [_OURS if node.level else "", node.module or ""]))
-            names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
-        for name in names:
-            if name in _ALGORITHMS or (name.startswith(f"{_OURS}.") and _file(name) is not None):
-                yield name
-
-
-def _package_files(module: str) -> Iterator[tuple[str, Path]]:
-    """Yield (relative name, file) of the top-level package or module that a module belongs to, sorted by name."""
-    top = module.partition(".")[0]
-    if top == "__main__":
-        main = getattr(sys.modules["__main__"], "__file__", None)
-        yield from [(top, Path(main))] if main and Path(main).is_file() else []
-        return
+def _imports(module: str, path: Path) -> Iterator[str]:
+    """Yield the names that a module imports; those imported from a module may be modules or not."""
     try:
-        spec = importlib.util.find_spec(top)
-    except (ImportError, ValueError):
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):
+        # A compiled module, or one for another Python.
         return
-    if spec is None:
-        return
-    if spec.submodule_search_locations is None:
-        yield from [(top, Path(spec.origin))] if spec.origin and Path(spec.origin).is_file() else []
-        return
+    package = module if path.stem == "__init__" else module.rpartition(".")[0]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parents = package.split(".")[: -(node.level - 1) or None] if node.level else []
+            base = ".".join(filter(None, [*parents, node.module or ""]))
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def _recorded_files(module: str) -> dict[str, Path]:
+    """Return the source files that the distribution of a module records, by name; none if it does not record them.
+
+    An editable install records only what leads to the checkout.
+    """
+    top = module.partition(".")[0]
+    files = {
+        str(file): Path(str(file.locate()))
+        for distribution in _distributions(tuple(sys.path)).get(top, ())
+        for file in importlib.metadata.files(distribution) or ()
+        if _is_source(Path(file))
+    }
+    files = {name: path for name, path in files.items() if path.is_file()}
+    file = _locate(module)
+    return files if file is not None and any(path.samefile(file) for path in files.values()) else {}
+
+
+def _plugin_files(module: str) -> dict[str, Path]:
+    """Return the source files of a module's top-level package, and of the modules beside it that it imports."""
+    top = module.partition(".")[0]
+    distributions = _distributions(tuple(sys.path))
+    folders = _folders(top)
+
+    def is_beside(name: str) -> bool:
+        other = name.partition(".")[0]
+        same = other not in distributions or distributions[other] == distributions.get(top)
+        return other == top or (same and other != "qcqpbench" and not folders.isdisjoint(_folders(other)))
+
+    files = _top_level_files(top)
+    for name, _ in _reach(module, _locate, is_beside):
+        other = name.partition(".")[0]
+        if other != top:
+            files |= {f"{other}:{file}": path for file, path in _top_level_files(other).items()}
+    return files
+
+
+def _top_level_files(top: str) -> dict[str, Path]:
+    """Return the source files of a top-level package or module by name."""
+    spec = _find(top)
+    if spec is None or spec.submodule_search_locations is None:
+        file = _locate(top)
+        return {} if file is None else {top: file}
     files: dict[str, Path] = {}
     for folder in map(Path, spec.submodule_search_locations):
         for path in folder.rglob("*"):
             name = path.relative_to(folder)
-            if path.is_file() and not _NOT_SOURCE.intersection(name.parts):
+            if path.is_file() and _is_source(name):
                 # A package without __init__.py may have several folders, or one twice; an import takes the first.
                 files.setdefault(str(name), path)
-    yield from sorted(files.items())
+    return files
 
 
-def _file(module: str) -> Path | None:
+def _folders(top: str) -> set[Path]:
+    """Return the folders that hold a top-level package or module."""
+    spec, file = _find(top), _locate(top)
+    places: Iterable[str | Path] = () if file is None else (file,)
+    if spec is not None and spec.submodule_search_locations is not None:
+        places = spec.submodule_search_locations
+    return {Path(place).resolve().parent for place in places}
+
+
+def _locate(module: str) -> Path | None:
+    """Return the file of a module; unlike `importlib.util.find_spec`, do not import the packages that hold it."""
+    top, *parts = module.split(".")
+    if top == "__main__":
+        main = getattr(sys.modules[top], "__file__", None)
+        return Path(main) if main and Path(main).is_file() else None
+    spec = _find(top)
+    if spec is None:
+        return None
+    candidates = [Path(spec.origin)] if not parts and spec.origin else []
+    for folder in (spec.submodule_search_locations or ()) if parts else ():
+        place = Path(folder, *parts)
+        candidates += [place.with_name(f"{place.name}.py"), place / "__init__.py"]
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _find_file(module: str) -> Path | None:
+    spec = _find(module)
+    return Path(spec.origin) if spec is not None and spec.origin and Path(spec.origin).is_file() else None
+
+
+def _find(module: str) -> ModuleSpec | None:
     try:
-        spec = importlib.util.find_spec(module)
+        return importlib.util.find_spec(module)
     except (ImportError, ValueError):
         return None
-    return Path(spec.origin) if spec is not None and spec.origin and Path(spec.origin).is_file() else None
+
+
+def _is_source(path: Path) -> bool:
+    # A library may end in .so.1.
+    return not _NOT_SOURCE.intersection(path.parts) and not _SOURCE_SUFFIXES.isdisjoint(map(str.lower, path.suffixes))
+
+
+@cache
+def _distributions(_path: tuple[str, ...]) -> Mapping[str, list[str]]:
+    """Return the distributions that provide each top-level module, looked up once for each import path."""
+    return importlib.metadata.packages_distributions()

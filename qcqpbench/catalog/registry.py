@@ -1,7 +1,8 @@
 """Names → classes: the files of ``problems/`` and ``solvers/``, and the entry points of other packages.
 
 An entry point's name is the name of the solver or family it leads to, so a plug-in is imported only when its name is
-used. Importing a plug-in runs somebody else's code: processes that judge points load families by name and no solver.
+used. Importing a plug-in runs its code: the driver, the verifier and `verify` never do it, and ask
+`qcqpbench.run.isolation.description` for facts instead.
 """
 
 import importlib
@@ -9,6 +10,8 @@ import inspect
 import pkgutil
 import sys
 import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -20,9 +23,43 @@ from qcqpbench.problem.qcqp import QCQP
 from .best_known import with_best_known
 from .family import Family
 from .solver import Solver
-from .spec import configure, parse
+from .spec import ParameterFacts, configure, describe_parameters, parse
 
 _FAMILIES, _SOLVERS = "qcqpbench.problems", "qcqpbench.solvers"
+
+
+@dataclass(frozen=True)
+class FamilyFacts:
+    """Plain facts about a problem family: what a process knows of it that does not run its code.
+
+    about    the docstring of its module
+    stored   whether it reads its problems from files
+    """
+
+    name: str
+    about: str
+    stored: bool
+    parameters: tuple[ParameterFacts, ...] = ()
+
+
+@dataclass(frozen=True)
+class ProblemFacts:
+    """The spec of a problem with all its parameters, and their values."""
+
+    spec: str
+    parameters: Mapping[str, str | float | bool | None]
+
+
+def describe_family(name: str) -> FamilyFacts:
+    """Return the facts about a problem family."""
+    kind = family_class(name)
+    about = (sys.modules[kind.__module__].__doc__ or "").strip()
+    return FamilyFacts(kind.name, about, kind.stored, describe_parameters(kind))
+
+
+def describe_members(spec: str) -> tuple[ProblemFacts, ...]:
+    """Return the facts about the problems that a spec stands for in a suite."""
+    return tuple(ProblemFacts(member.spec, member.parameters) for member in family(spec).members())
 
 
 def family(spec: str) -> Family:
@@ -50,9 +87,22 @@ def solver_class(name: str) -> type[Solver]:
 
 
 def problem(spec: str) -> MaxMargin | QCQP:
-    """Make the problem of a spec, such as ``covariance_perceptron[m=100,load=1,seed=3]``.
+    """Make the problem of a spec. A plug-in's family is imported in this process.
 
-    Its metadata has the best known value, if the problem is in the list.
+    Parameters
+    ----------
+    spec
+        A name and parameters, such as ``covariance_perceptron[m=100,load=1,seed=3]``.
+
+    Returns
+    -------
+    MaxMargin or QCQP
+        The problem; its metadata has the best known value, if there is one.
+
+    Raises
+    ------
+    QcqpbenchError
+        If the name or a parameter is wrong.
     """
     return with_best_known(family(spec).generate())
 
@@ -93,6 +143,7 @@ def solver_plugin(name: str) -> EntryPoint | None:
 
 
 def _class(group: str, base: Any, name: str, kind: str) -> Any:
+    """Return the class of a name; raise an error that suggests the nearest one if it is unknown."""
     if name in _shipped_names(group):
         return _shipped(group, base, name)
     entries = _entry_points(group)
@@ -102,15 +153,16 @@ def _class(group: str, base: Any, name: str, kind: str) -> Any:
 
 
 def _all(group: str, base: Any) -> dict[str, Any]:
+    """Return the classes of a group by name; plug-ins that cannot be loaded are left out with a warning."""
     classes = {name: _shipped(group, base, name) for name in _shipped_names(group)}
     for name, entry in _entry_points(group).items():
         if name in classes:
-            warnings.warn(f"the entry point {entry.value} of {group} names no new {base.__name__}", stacklevel=3)
+            warnings.warn(f"the entry point {entry.value} of {group} must have a new name, got {name}", stacklevel=3)
             continue
         try:
             classes[name] = _plugin(entry, base)
         except QcqpbenchError as error:
-            # Somebody else's package: the rest must go on working without it.
+            # The others must go on working without it.
             warnings.warn(str(error), stacklevel=3)
     return dict(sorted(classes.items()))
 
@@ -125,8 +177,8 @@ def _shipped_names(group: str) -> tuple[str, ...]:
 def _shipped(group: str, base: Any, name: str) -> Any:
     """Return the one concrete class that a file of the package defines; it has the file's name."""
     module = importlib.import_module(f"{group}.{name}")
-    classes = [each for each in vars(module).values() if _is_concrete(each, base) and each.__module__.endswith(name)]
-    if [each.name for each in classes] != [name]:
+    classes = [kind for kind in vars(module).values() if _is_concrete(kind, base) and kind.__module__.endswith(name)]
+    if [kind.name for kind in classes] != [name]:
         raise QcqpbenchError(f"{group}.{name} must define one {base.__name__} named {name!r}")
     return classes[0]
 
@@ -143,6 +195,7 @@ def _entry_points_on(group: str, _path: tuple[str, ...]) -> dict[str, EntryPoint
 
 @cache
 def _plugin(entry: EntryPoint, base: Any) -> Any:
+    """Import the class of an entry point; raise an error if it is not what it must be."""
     where = f"the entry point {entry.name} = {entry.value} of {entry.group}"
     try:
         kind = entry.load()

@@ -1,4 +1,4 @@
-"""One attempt: a problem, a solver, a start; what the solver claimed and what the suite found."""
+"""Attempts: one run of one solver on one problem, with the solver's claims and the suite's findings."""
 
 import math
 import resource
@@ -22,26 +22,47 @@ from .verify import FEASIBILITY_TOLERANCE, Evaluation, evaluate, finite
 
 Array = NDArray[np.float64]
 # Bounds further apart than this say nothing about where solutions are.
-_WIDEST = 1e6
+_MAX_BOX_WIDTH = 1e6
 
 
 @dataclass(frozen=True, eq=False)
 class Attempt:
-    """Everything about one run of one solver. What has no value is None.
+    """The record of one run of one solver. A quantity without a value is None.
 
-    margin, kappa_bar, overlap       found by the suite at the point the solver returned, rows scaled to unit length
-    test_accuracy                    the same, of a task with held-out trials
-    objective, violation, …          found by the suite, of the QCQP the solver saw
-    claimed_objective                what the solver said
-    scope                            of the solver: "local", "global" or "bound"
-    sense                            of a QCQP: "minimize" or "maximize"
-    best_known                       the best objective (of a task: margin) that was published for the problem
-    bound                            what the solver claims to have proved; of a task: a bound on the margin
-    gap                              between the bound and the margin or objective, relative to the larger of them
-    point                            the solver's best point: W of a task, x of a QCQP
-    x                                of a task in a formulation: what the solver returned, which point was made of
-    multipliers                      λ of a task's stabilities, if the solver gave them
-    trace                            (seconds, point) of what it reported on the way
+    Attributes
+    ----------
+    problem, problem_id
+        Spec or file of the problem, and the hash of its content.
+    solver, version, scope
+        Spec of the solver, the version of its packages and source, and "local", "global" or "bound".
+    formulation
+        The QCQP that a task was given as; None if the solver takes tasks.
+    termination
+        Why the run ended, as the solver claims or as the suite saw it.
+    point_status
+        Whether the suite found the point feasible.
+    margin, kappa_bar, overlap, test_accuracy
+        Computed by the suite at the returned point of a task, rows scaled to unit length.
+    objective, violation, relative_violation
+        Computed by the suite for the QCQP that the solver was given.
+    kappa_bar_theory, best_known, sense
+        Facts about the problem: the rescaled margin that theory predicts, the best published value, and of a QCQP
+        "minimize" or "maximize".
+    bound, gap
+        The bound that the solver claims to have proved (of a task: on the margin), and its distance from the margin or
+        objective, relative to the larger of them.
+    claimed_objective, iterations, message, details
+        The solver's own account.
+    build_seconds, solve_seconds, cpu_seconds, peak_memory_bytes
+        Time and memory of the run.
+    point
+        The solver's best point: W of a task, x of a QCQP.
+    x
+        The returned point of a formulation, which `point` was decoded from.
+    multipliers
+        λ of a task's stabilities, if the solver gave them.
+    trace
+        (seconds, point) of the points that the solver reported on the way.
     """
 
     problem: str
@@ -78,9 +99,9 @@ class Attempt:
     trace: tuple[tuple[float, Array], ...] = ()
 
     def record(self) -> dict[str, Any]:
-        """The attempt as plain values, for JSON: of its arrays the point alone."""
+        """Return the attempt as plain values for JSON, without its arrays except the point."""
         left_out = ("x", "multipliers", "trace")
-        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in left_out}
+        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in left_out}
         return {
             name: str(value) if isinstance(value, Termination | PointStatus) else
             value.tolist() if isinstance(value, np.ndarray) else value
@@ -89,24 +110,63 @@ class Attempt:
 
 
 def certify(task: MaxMargin, solver: str | Solver = "gip", time_limit: float = math.inf) -> Certificate:
-    """Solve a task, then bound its margin from above: how far from the optimum the point can be at the most."""
-    require(isinstance(task, MaxMargin), "certificates are for max-margin tasks; this problem is a general QCQP")
-    attempt = solve(task, solver, time_limit=time_limit)
+    """Solve a task, then prove an upper bound on its margin.
+
+    Parameters
+    ----------
+    task
+        A max-margin task.
+    solver
+        A solver or its spec, which finds the point.
+    time_limit
+        Seconds for each of the two parts.
+
+    Returns
+    -------
+    Certificate
+        The bound, the margin of the point and the gap between them.
+
+    Raises
+    ------
+    QcqpbenchError
+        If the problem is no task, or the solver returns no point.
+    """
+    require(isinstance(task, MaxMargin), f"task must be a MaxMargin, got a {type(task).__name__}")
+    return certify_attempt(task, solve(task, solver, time_limit=time_limit), time_limit)
+
+
+def certify_attempt(task: MaxMargin, attempt: "Attempt", time_limit: float = math.inf) -> Certificate:
+    """Bound the margin of a task from above, given the point and the multipliers of an attempt."""
     require(
-        attempt.point is not None, f"{attempt.solver} found no point: {attempt.message or attempt.termination.message}"
+        attempt.point is not None,
+        f"{attempt.solver} returned no point: {attempt.message or attempt.termination.message}",
     )
     return certify_margin(task, attempt.point, attempt.multipliers, time_limit)
 
 
 def random_start(problem: MaxMargin | QCQP, number: int = 0, seed: int = 0) -> Array:
-    """Start number 0, 1, … of a problem: unit rows in random directions for a task; for a QCQP its own start first,
-    then points between the bounds of the variables: drawn uniformly if the number is even, random corners if it is odd.
+    """Return a random start of a problem.
 
-    Many local solutions have most variables at a bound, and corners lead to other ones than the middle does.
-    A variable without two bounds, or with bounds further apart than _WIDEST, is drawn normally around the value next
-    to 0 that it may have, and away from the bound if that is one.
+    A start of a task has unit rows in random directions. The first start of a QCQP is its own, if any. Others lie
+    between the bounds of the variables: uniformly if the number is even, at a random corner if it is odd, since many
+    local solutions have most variables at a bound. A variable without two bounds, or with bounds further apart than
+    10⁶, is drawn normally around its allowed value next to 0, on the allowed side.
+
+    Parameters
+    ----------
+    problem
+        A max-margin task or a QCQP.
+    number
+        The number of the start: 0, 1, …
+    seed
+        The seed of all starts.
+
+    Returns
+    -------
+    ndarray
+        W of shape (n, m) for a task, x for a QCQP.
     """
-    require(number >= 0, f"start number {number} is not allowed; right is 0, 1, …")
+    require(number >= 0, f"number must be 0, 1, …, got {number}")
     bits = rng.stream(seed, "starts", number)
     if isinstance(problem, MaxMargin):
         return unit_rows(rng.normals(bits, np.empty((problem.n, problem.m))))
@@ -115,7 +175,7 @@ def random_start(problem: MaxMargin | QCQP, number: int = 0, seed: int = 0) -> A
     lower, upper = problem.x_lower, problem.x_upper
     near, step = np.clip(0.0, lower, upper), rng.normals(bits, np.empty(problem.n_variables))
     point = near + np.where(near == lower, abs(step), np.where(near == upper, -abs(step), step))
-    boxed = upper <= lower + _WIDEST
+    boxed = upper <= lower + _MAX_BOX_WIDTH
     share = rng.uniforms(bits, int(boxed.sum()))
     share = np.round(share) if number % 2 else share
     point[boxed] = lower[boxed] + share * (upper[boxed] - lower[boxed])
@@ -153,19 +213,19 @@ def solve(
     Returns
     -------
     Attempt
-        Also for a solver that is missing, raises or returns nonsense: the attempt says so.
+        The record of the run, also if the solver is missing, raises or returns no valid point.
 
     Raises
     ------
     QcqpbenchError
         If an argument is wrong.
     """
-    known = isinstance(problem, MaxMargin | QCQP)
-    require(known, "the problem must be a MaxMargin or a QCQP; qcqpbench.problem(spec) makes one")
+    got = f"got {problem!r:.100}; qcqpbench.problem(spec) makes one"
+    require(isinstance(problem, MaxMargin | QCQP), f"problem must be a MaxMargin or a QCQP, {got}")
     solver = solver if isinstance(solver, Solver) else named_solver(solver)
     point = check_start(problem, random_start(problem) if start is None else start)
-    limited = isinstance(time_limit, int | float) and time_limit > 0
-    require(limited, f"time_limit must be a positive number of seconds, got {time_limit!r}")
+    check_time_limit(time_limit)
+    check_tolerance(tolerance)
     facts = solver.facts()
     check_accepts(facts, problem)
     proposal = propose(problem, solver, point, time_limit, threads, callbacks)
@@ -191,7 +251,7 @@ def assemble(
     formulation_name: str | None,
     peak_memory_bytes: int | None = None,
 ) -> Attempt:
-    """Return the attempt that a proposal and its evaluation make."""
+    """Return the attempt that consists of a proposal and its evaluation."""
     skipped = proposal.termination is Termination.SKIPPED
     return Attempt(
         problem=problem,
@@ -217,7 +277,7 @@ def assemble(
         scope=str(facts.scope),
         point=evaluation.point,
         x=evaluation.x,
-        multipliers=proposal.multipliers,
+        multipliers=evaluation.multipliers,
         trace=evaluation.trace,
     )
 
@@ -225,19 +285,31 @@ def assemble(
 def check_accepts(facts: SolverFacts, problem: MaxMargin | QCQP) -> None:
     """Raise an error if a solver does not take problems of this kind."""
     accepts = isinstance(problem, MaxMargin) or facts.takes_qcqps
-    require(accepts, f"{facts.name} takes max-margin tasks; this problem is a general QCQP")
+    require(accepts, f"problem must be a max-margin task for {facts.name}, got a general QCQP")
+
+
+def check_time_limit(time_limit: float) -> None:
+    """Raise an error if a time limit is no positive number."""
+    positive = isinstance(time_limit, int | float) and time_limit > 0
+    require(positive, f"time_limit must be a positive number of seconds, got {time_limit!r}")
+
+
+def check_tolerance(tolerance: float) -> None:
+    """Raise an error if a feasibility tolerance is not a finite number, 0 or more."""
+    finite_number = isinstance(tolerance, int | float) and 0 <= tolerance < math.inf
+    require(finite_number, f"tolerance must be a finite number, 0 or more, got {tolerance!r}")
 
 
 def check_start(problem: MaxMargin | QCQP, start: ArrayLike) -> Array:
-    """The start as an array, or an error if it does not fit the problem."""
+    """Return the start as an array; raise an error if it does not fit the problem."""
     shape = (problem.n, problem.m) if isinstance(problem, MaxMargin) else (problem.n_variables,)
     try:
-        require(not np.iscomplexobj(start), f"the start is complex; needed: real numbers of shape {shape}")
+        require(not np.iscomplexobj(start), f"start must hold real numbers, got an array of {np.asarray(start).dtype}")
         point = np.array(start, dtype=np.float64)
     except (TypeError, ValueError):
-        raise QcqpbenchError(f"the start holds no numbers; needed: an array of shape {shape}") from None
-    require(point.shape == shape, f"the start has shape {point.shape}, needed: {shape}")
-    require(bool(np.isfinite(point).all()), "the start holds a value that is not finite")
+        raise QcqpbenchError(f"start must be an array of shape {shape}, got {start!r:.100}") from None
+    require(point.shape == shape, f"start must have the shape {shape}, got {point.shape}")
+    require(bool(np.isfinite(point).all()), "start must hold finite values, got one that is not")
     has_directions = isinstance(problem, QCQP) or bool((point != 0).any(axis=1).all())
-    require(has_directions, "a row of the start is zero and has no direction")
+    require(has_directions, "start must have no row of zeros, which has no direction")
     return point

@@ -1,4 +1,4 @@
-"""The suite's own test of a solver or a family, also for those of other people: problems with known answers."""
+"""Conformance tests of solvers and families, also of other packages: problems with known answers."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,14 +15,15 @@ from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.qcqp import QCQP
 
 from .attempt import Attempt, random_start
+from .isolation.description import solver_facts
 from .isolation.protocol import GRACE_SECONDS
-from .isolation.worker import Isolated, Worker, solver_facts
+from .isolation.worker import Isolated, Worker
 
-TIME_LIMIT = 20.0
-SHORT_LIMIT = 2.0
-# Until a solver that ignores its time limit is killed here.
+# Seconds.
+TIME_LIMIT, SHORT_TIME_LIMIT = 20.0, 2.0
+# Until a solver that ignores its time limit is killed.
 PATIENCE_SECONDS = 5.0
-STARTS = 8
+MAX_STARTS = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +38,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Check:
-    """The outcome of one case; the message says what was wrong."""
+    """The outcome of one case; the message says what is wrong."""
 
     case: str
     passed: bool
@@ -45,21 +46,42 @@ class Check:
 
 
 def check_solver(solver: str | Solver) -> list[Check]:
-    """Run a solver on everything it accepts, each time in a worker process, and judge every answer.
+    """Run a solver on every case that it accepts, each time in a worker process, and check every answer.
 
     It fails if it raises, crashes, prints, leaves files or processes behind, runs more threads than it was given,
     claims an objective that its point does not have, claims to have solved a problem with an infeasible point, proves
-    a bound that a known point beats, misses a known optimum from all starts, or ignores its time limit.
+    a bound that a known point beats, reaches a known optimum from no start, or ignores its time limit.
+
+    Parameters
+    ----------
+    solver
+        A solver or its spec.
+
+    Returns
+    -------
+    list of Check
+        The outcome of each case.
     """
     facts = solver_facts(solver) if isinstance(solver, str) else solver.facts()
     if facts.availability is not Availability.AVAILABLE:
         return [Check("available", False, f"{facts.availability}: {facts.reason}")]
     with Worker() as worker:
-        return [Check(name, not message, message) for name, message in _run(solver, facts, worker)]
+        return [Check(name, not message, message) for name, message in _complaints(solver, facts, worker)]
 
 
 def check_family(family: str | Family) -> list[Check]:
-    """Generate a family's problem anew, and again from its spec: the same content each time."""
+    """Generate a family's problem three times, once from its spec, and check that the content is the same.
+
+    Parameters
+    ----------
+    family
+        A family with its parameters set, or a spec; it is imported in this process.
+
+    Returns
+    -------
+    list of Check
+        The outcome of each case.
+    """
     family = named_family(family) if isinstance(family, str) else family
     first = family.generate()
     again = type(family)(**family.parameters).generate().id == first.id
@@ -156,7 +178,7 @@ def _tasks() -> list[Case]:
         ),
         *(
             Case(spec, problem(f"covariance_perceptron[{spec},ensemble=gaussian,f=1,c=1]"), optimum=optimum)
-            # Optima by exhaustive search over the angles (tests/test_conformance.py), confirmed by SCIP.
+            # Optima by exhaustive search over the angles (tests/run/test_conformance.py), confirmed by SCIP.
             for spec, optimum in (
                 ("m=2,p=3,seed=0", 0.60119816),
                 ("m=2,p=3,seed=2", 0.32676949),
@@ -167,33 +189,40 @@ def _tasks() -> list[Case]:
     ]
 
 
-def _run(solver: str | Solver, facts: SolverFacts, worker: Worker) -> Iterator[tuple[str, str]]:
-    """Yield the name of each case and what is wrong with the solver's answer, judged with its own tolerance."""
+def _complaints(solver: str | Solver, facts: SolverFacts, worker: Worker) -> Iterator[tuple[str, str]]:
+    """Yield the name of each case and what is wrong with the solver's answer, given its own tolerance."""
     for case in cases(facts):
         many = isinstance(case.problem, MaxMargin) and facts.scope is Scope.LOCAL
         attempts: list[Attempt] = []
         complaint = ""
-        while len(attempts) < (STARTS if many else 1) and not complaint:
+        while len(attempts) < (MAX_STARTS if many else 1) and not complaint:
             start = random_start(case.problem, len(attempts))
             isolated = worker.attempt(case.problem, solver, start, TIME_LIMIT, tolerance=facts.tolerance)
             attempts.append(isolated.attempt)
-            complaint = _behaviour(facts, case, isolated)
-        yield case.name, complaint or _answer(facts, case, attempts)
+            complaint = _wrong_claim(facts, case, isolated)
+        yield case.name, complaint or _wrong_answer(facts, case, attempts)
+    yield f"time limit of {SHORT_TIME_LIMIT:g} s", _lateness(solver, facts, worker)
+
+
+def _lateness(solver: str | Solver, facts: SolverFacts, worker: Worker) -> str:
+    """Return what is wrong with a run that a short time limit ends."""
     task = problem("covariance_perceptron[m=40,load=2]")
-    late = worker.attempt(task, solver, time_limit=SHORT_LIMIT, grace_seconds=PATIENCE_SECONDS)
-    complaint = late.attempt.message if late.attempt.message.startswith("killed") else ""
-    # By the CPU too: on a busy machine everybody is late by the clock.
-    seconds = min(
-        late.attempt.solve_seconds or 0.0, (late.attempt.cpu_seconds or 0.0) - (late.attempt.build_seconds or 0.0)
-    )
-    if not complaint and seconds > SHORT_LIMIT + GRACE_SECONDS:
-        complaint = f"returned after {seconds:.2f} s, which would be killed after {SHORT_LIMIT + GRACE_SECONDS:g} s"
-    if late.attempt.termination is Termination.TIME_LIMIT and not complaint and facts.scope is Scope.LOCAL:
-        complaint = "" if late.attempt.point is not None else "returned no point at its time limit"
-    yield f"time limit of {SHORT_LIMIT:g} s", complaint or _manners(late)
+    late = worker.attempt(task, solver, time_limit=SHORT_TIME_LIMIT, grace_seconds=PATIENCE_SECONDS)
+    attempt = late.attempt
+    if attempt.message.startswith("killed"):
+        return attempt.message
+    # By the CPU too: on a busy machine every run is late by the clock.
+    seconds = min(attempt.solve_seconds or 0.0, (attempt.cpu_seconds or 0.0) - (attempt.build_seconds or 0.0))
+    limit = SHORT_TIME_LIMIT + GRACE_SECONDS
+    if seconds > limit:
+        return f"returned after {seconds:.2f} s, which would be killed after {limit:g} s"
+    if attempt.termination is Termination.TIME_LIMIT and facts.scope is Scope.LOCAL and attempt.point is None:
+        return "returned no point at its time limit"
+    return _misbehaviour(late)
 
 
-def _manners(isolated: Isolated) -> str:
+def _misbehaviour(isolated: Isolated) -> str:
+    """Return how a run failed, or what it left behind."""
     attempt = isolated.attempt
     if attempt.termination in (Termination.ERROR, Termination.CRASHED):
         return f"{attempt.termination}: {attempt.message}"
@@ -204,60 +233,71 @@ def _manners(isolated: Isolated) -> str:
     return "; ".join(isolated.notes)
 
 
-def _behaviour(facts: SolverFacts, case: Case, isolated: Isolated) -> str:
-    """What one attempt did wrong, whatever its quality."""
+def _wrong_claim(facts: SolverFacts, case: Case, isolated: Isolated) -> str:
+    """Return what is wrong with one attempt, whatever the quality of its point."""
     attempt = isolated.attempt
-    manners = _manners(isolated)
-    if manners:
-        return manners
+    misbehaviour = _misbehaviour(isolated)
+    if misbehaviour:
+        return misbehaviour
     if attempt.point_status is PointStatus.INVALID:
         return PointStatus.INVALID.message
     if attempt.termination.claims_a_solution and attempt.point_status is not PointStatus.FEASIBLE:
         return f"says {attempt.termination}, but its point violates a constraint by {attempt.violation}"
-    found = attempt.objective if attempt.objective is not None else attempt.margin
+    value = attempt.objective if attempt.objective is not None else attempt.margin
     claimed = attempt.claimed_objective
-    if claimed is not None and found is not None and abs(claimed - found) > 1e-6 * max(1.0, abs(found)):
-        return f"claims the objective {claimed}, its point has {found}"
+    if claimed is not None and value is not None and abs(claimed - value) > 1e-6 * max(1.0, abs(value)):
+        return f"claims the objective {claimed}, its point has {value}"
     if case.optimum is not None and attempt.bound is not None:
-        sense = _sense(case.problem)
-        if sense * (attempt.bound - case.optimum) > facts.accuracy * max(1.0, abs(case.optimum)):
+        excess = _sense(case.problem) * (attempt.bound - case.optimum)
+        if excess > facts.accuracy * max(1.0, abs(case.optimum)):
             return f"claims to have proved the bound {attempt.bound}, but {case.optimum} can be reached"
     return ""
 
 
-def _answer(facts: SolverFacts, case: Case, attempts: list[Attempt]) -> str:
-    """Whether the attempts found the answer."""
+def _wrong_answer(facts: SolverFacts, case: Case, attempts: list[Attempt]) -> str:
+    """Return what is wrong with the best of the attempts."""
     first = attempts[0]
     if case.answer != "optimum":
-        if first.termination.claims_a_solution:
-            return f"says {first.termination}, but the problem is {case.answer}"
-        if case.answer == "infeasible" and first.point_status is PointStatus.FEASIBLE:
-            return "returned a feasible point of an infeasible problem"
-        wanted = Termination.INFEASIBLE if case.answer == "infeasible" else Termination.UNBOUNDED
-        if facts.scope is Scope.GLOBAL and first.termination is not wanted:
-            return f"says {first.termination}, but the problem is {case.answer}"
-        return ""
-    assert case.optimum is not None
+        return _wrong_termination(facts, case, first)
     if facts.scope is Scope.BOUND:
         return "" if first.bound is not None else f"gave no bound: {first.termination}, {first.message}"
-    sense = _sense(case.problem)
-    values = [
-        value
-        for attempt in attempts
-        for value in [attempt.margin if isinstance(case.problem, MaxMargin) else attempt.objective]
-        if value is not None and (attempt.point_status is PointStatus.FEASIBLE or isinstance(case.problem, MaxMargin))
-    ]
+    return _wrong_optimum(facts, case, attempts)
+
+
+def _wrong_termination(facts: SolverFacts, case: Case, attempt: Attempt) -> str:
+    """Return what is wrong with an attempt at a problem without an optimum."""
+    proof = Termination.INFEASIBLE if case.answer == "infeasible" else Termination.UNBOUNDED
+    contradiction = f"says {attempt.termination}, but the problem is {case.answer}"
+    if attempt.termination.claims_a_solution:
+        return contradiction
+    if case.answer == "infeasible" and attempt.point_status is PointStatus.FEASIBLE:
+        return "returned a feasible point of an infeasible problem"
+    return contradiction if facts.scope is Scope.GLOBAL and attempt.termination is not proof else ""
+
+
+def _wrong_optimum(facts: SolverFacts, case: Case, attempts: list[Attempt]) -> str:
+    """Return what is wrong with the best value of the attempts at a problem with a known optimum."""
+    assert case.optimum is not None
+    first, sense = attempts[0], _sense(case.problem)
+    values = [value for attempt in attempts if (value := _feasible_value(case, attempt)) is not None]
     if not values:
-        return f"found no feasible point: {first.termination}, {first.message}"
+        return f"returned no feasible point: {first.termination}, {first.message}"
     best = sense * min(sense * value for value in values)
     allowed = facts.accuracy * max(1.0, abs(case.optimum))
     if sense * (best - case.optimum) > allowed:
         return f"the best of {len(attempts)} starts is {best}, the optimum is {case.optimum}"
     if sense * (case.optimum - best) > max(allowed, 10 * facts.tolerance):
-        return f"found {best}, better than the optimum {case.optimum}: is the point what it claims to be?"
+        return f"returned {best}, better than the optimum {case.optimum}: is the point what it claims to be?"
     if facts.scope is Scope.GLOBAL and first.termination is not Termination.OPTIMAL:
         return f"did not prove the optimum in {TIME_LIMIT:g} s: {first.termination}"
     return ""
+
+
+def _feasible_value(case: Case, attempt: Attempt) -> float | None:
+    """Return the margin, or the objective if the point is feasible."""
+    if isinstance(case.problem, MaxMargin):
+        return attempt.margin
+    return attempt.objective if attempt.point_status is PointStatus.FEASIBLE else None
 
 
 def _sense(problem: QCQP | MaxMargin) -> float:

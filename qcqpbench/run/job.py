@@ -1,4 +1,4 @@
-"""A job: one run that a suite asks for; and its outcome, the row that it leaves."""
+"""Jobs, the runs that a suite asks for, and their outcomes."""
 
 import hashlib
 import json
@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from qcqpbench.catalog.registry import family, family_plugin
 from qcqpbench.catalog.registry import problem as named_problem
 from qcqpbench.catalog.spec import parse, spell
 from qcqpbench.problem.formats.by_suffix import FORMATS, read
@@ -23,16 +22,24 @@ from .verify import FEASIBILITY_TOLERANCE
 class Job:
     """One run of one solver from one start, with its limits. Two jobs with the same key ask for the same.
 
-    problem        a spec, or the path of a file
-    problem_id     the sha256 of its content
-    solver         a spec with all its parameters
-    version        of the packages behind the solver
-    formulation    the QCQP that a task is given as, or None
-    start          its number, and `seed` that of all starts
-    time_limit     seconds from the solver's entry
-    memory_limit   bytes, of the worker's whole process
-    threads        BLAS and OpenMP threads
-    tolerance      relative violation up to which a point is feasible
+    Attributes
+    ----------
+    problem, problem_id
+        A spec or the path of a file, and the sha256 of the content.
+    solver, version
+        A spec with all its parameters, and the version of its packages and source.
+    formulation
+        The QCQP that a task is given as, or None.
+    start, seed
+        The number of the start, and the seed of all starts.
+    time_limit
+        Seconds from the solver's entry.
+    memory_limit
+        Bytes of the worker's whole process.
+    threads
+        BLAS and OpenMP threads.
+    tolerance
+        Relative violation up to which a point is feasible.
     """
 
     problem: str
@@ -49,7 +56,7 @@ class Job:
 
     @property
     def key(self) -> str:
-        """Return what tells this job from others; the problem counts by its content, not by its name.
+        """The hash that tells this job from others; the problem counts by its content, not by its name.
 
         Values at their defaults are left out, so that a new field does not change the keys of old rows.
         """
@@ -61,12 +68,18 @@ class Job:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What became of a job.
+    """A job with its attempt.
 
-    output    what the solver printed, the end of it
-    worker    where it ran, such as ``local-0`` or a cluster worker's address
-    begun     seconds since 1970
-    machine   facts about the machine it ran on, if that is not the driver's
+    Attributes
+    ----------
+    output
+        The end of the solver's output.
+    worker
+        The worker that ran it, such as ``local-0``, or the address of a worker of a cluster.
+    begun
+        Seconds since 1970.
+    machine
+        Facts about the machine of the worker, if it is not the driver's.
     """
 
     job: Job
@@ -83,21 +96,12 @@ def load_problem(problem: str) -> MaxMargin | QCQP:
 
 
 def is_file(problem: str) -> bool:
+    """Return whether a problem is given as a file."""
     return problem.lower().endswith(tuple(FORMATS))
 
 
-def is_stored(problem: str) -> bool:
-    """Return whether a problem is read from files that people write, rather than generated."""
-    return is_file(problem) or family(problem).stored
-
-
-def is_plugin_problem(problem: str) -> bool:
-    """Return whether a plug-in makes the problem of a spec."""
-    return not is_file(problem) and family_plugin(parse(problem)[0]) is not None
-
-
 def labels(specs: Iterable[str]) -> dict[str, str]:
-    """Short names: of each spec only the parameters in which it differs from others of the same name."""
+    """Return short names of specs: only the parameters in which a spec differs from others of the same name."""
     parsed = {spec: (spec, {}) if is_file(spec) else parse(spec) for spec in specs}
     values: dict[tuple[str, str], set[str]] = {}
     for name, parameters in parsed.values():

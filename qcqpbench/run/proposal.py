@@ -5,9 +5,11 @@ process that no solver's code has run in.
 """
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+
+# As they are before a solver can put its own clock in their place.
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
@@ -36,7 +38,7 @@ class Proposal:
 
     x              its best point, of any shape; None if it returned none
     trace          (seconds, point) of the points it reported on the way
-    use_reported   the run was cut short: the best of the last reported points stands for x
+    use_reported   whether the run was cut short: then the best of the last reported points stands for x
     """
 
     termination: Termination
@@ -62,7 +64,7 @@ def propose(
     threads: int = 1,
     callbacks: RunCallbacks | None = None,
 ) -> Proposal:
-    """Run a solver once on a problem, in this process. Whatever it raises or returns becomes a proposal."""
+    """Run a solver once on a problem, in this process; an exception or a wrong return value becomes a proposal too."""
     status, reason = solver.availability()
     if status is not Availability.AVAILABLE:
         return Proposal(Termination.SKIPPED, message=reason[:MAX_MESSAGE_CHARACTERS])
@@ -76,31 +78,31 @@ def propose(
         budget = Budget(time_limit, threads, callbacks, shape=point.shape)
         solution = run(point, budget)
         # Before the clock stops: an array may do its work only when it is converted.
-        proposal = plain_proposal(solution, seen)
+        proposal = replace(plain_proposal(solution, seen), trace=plain_trace(budget))
     except (Exception, SystemExit) as error:
         memory = isinstance(error, MemoryError)
         termination = Termination.MEMORY_LIMIT if memory else Termination.ERROR
-        proposal = Proposal(termination, message=describe_error(error), use_reported=memory)
+        proposal = Proposal(termination, message=describe_error(error), use_reported=memory, trace=plain_trace(budget))
     finally:
         clock.ended()
         callbacks.left()
-    return replace(proposal, trace=thin_trace(budget.trace), **clock.times())
+    return replace(proposal, **clock.times())
 
 
 class _Clock:
     """Times of a run: wall-clock seconds of building and of solving, CPU seconds of both."""
 
     def __init__(self) -> None:
-        self._begun, self._cpu_begun = time.perf_counter(), time.process_time()
+        self._begun, self._cpu_begun = perf_counter(), process_time()
         self._built: float | None = None
         self._ended = self._begun
         self._cpu_ended = self._cpu_begun
 
     def built(self) -> None:
-        self._built = time.perf_counter()
+        self._built = perf_counter()
 
     def ended(self) -> None:
-        self._ended, self._cpu_ended = time.perf_counter(), time.process_time()
+        self._ended, self._cpu_ended = perf_counter(), process_time()
 
     def times(self) -> dict[str, Any]:
         built = self._built
@@ -130,15 +132,7 @@ def plain_proposal(solution: Any, seen: MaxMargin | QCQP) -> Proposal:
     if x is not None and x.size != math.prod(shape):
         notes.append(f"the point must have the shape {shape}, got {x.shape}")
         x = np.empty(0)
-    multipliers = None
-    if solution.multipliers is not None and isinstance(seen, MaxMargin):
-        try:
-            multipliers = real_array(solution.multipliers, "the multipliers")
-        except (TypeError, ValueError) as error:
-            notes.append(str(error))
-        if multipliers is not None and multipliers.shape != seen.labels.shape:
-            notes.append(f"the multipliers must have the shape {seen.labels.shape}, got {multipliers.shape}")
-            multipliers = None
+    multipliers, note = _plain_multipliers(solution.multipliers, seen)
     message = solution.message
     message = message.decode(errors="replace") if isinstance(message, bytes) else str(message)
     return Proposal(
@@ -148,18 +142,45 @@ def plain_proposal(solution: Any, seen: MaxMargin | QCQP) -> Proposal:
         bound=None if solution.bound is None else float(solution.bound),
         iterations=None if solution.iterations is None else int(solution.iterations),
         multipliers=multipliers,
-        message="; ".join(filter(None, [message[:MAX_MESSAGE_CHARACTERS], *notes])),
-        details=_plain_details(solution.details),
+        message="; ".join(filter(None, [message[:MAX_MESSAGE_CHARACTERS], *notes, note])),
+        details=plain_details(solution.details),
     )
 
 
-def _plain_details(details: Mapping[Any, Any]) -> dict[str, str | float]:
+def _plain_multipliers(multipliers: Any, seen: MaxMargin | QCQP) -> tuple[Array | None, str]:
+    """Return the multipliers of a task as an array, or None and a note if they are not what they must be."""
+    if multipliers is None or not isinstance(seen, MaxMargin):
+        return None, ""
+    try:
+        array = real_array(multipliers, "the multipliers")
+    except (TypeError, ValueError) as error:
+        return None, str(error)
+    if array.shape != seen.labels.shape:
+        return None, f"the multipliers must have the shape {seen.labels.shape}, got {array.shape}"
+    return array, ""
+
+
+def plain_details(details: Mapping[Any, Any]) -> dict[str, str | float]:
+    """Convert details to text and numbers, cut to limits on their number and size."""
     return {
         str(key)[:_MAX_NAME_CHARACTERS]: float(value)
         if isinstance(value, int | float | np.number)
         else str(value)[:_MAX_DETAIL_CHARACTERS]
         for key, value in list(details.items())[:_MAX_DETAILS]
     }
+
+
+def plain_trace(budget: Budget) -> tuple[tuple[float, Array], ...]:
+    """Convert the reported points to plain float64 and thin them; leave out whatever a solver put there itself."""
+    trace = []
+    try:
+        for seconds, point in list(budget.trace):
+            plain = type(point) is np.ndarray and point.dtype == np.float64 and budget.shape in (None, point.shape)
+            if plain and 0.0 <= seconds < math.inf:
+                trace.append((float(seconds), point))
+    except (Exception, SystemExit):
+        return ()
+    return thin_trace(trace)
 
 
 def thin_trace(trace: Trace) -> tuple[tuple[float, Array], ...]:

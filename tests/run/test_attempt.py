@@ -16,7 +16,7 @@ from tests.support.bad_solvers import (
     Fine,
     NeedsWhatIsMissing,
     Raises,
-    RaisesOurError,
+    RaisesQcqpbenchError,
     ReturnsNaN,
     ReturnsNumPyTypes,
     ReturnsWrongTypes,
@@ -28,7 +28,7 @@ BOXED = QCQP.from_matrices((np.eye(2), None, 0.0), x_lower=[1.0, -np.inf], x_upp
 
 @dataclass(frozen=True)
 class Echo(QCQPSolver):
-    """Returns its start, with claims that must not be believed."""
+    """A solver that returns its start with false claims."""
 
     name = "echo"
     drives = "nothing"
@@ -42,7 +42,7 @@ class Echo(QCQPSolver):
         return run
 
 
-def test_what_counts_is_computed_not_claimed() -> None:
+def test_findings_are_computed_and_not_claimed() -> None:
     W = random_start(TASK, 3)
     attempt = solve(TASK, Echo(), start=5 * W)
     assert attempt.claimed_objective == 1e9
@@ -97,7 +97,7 @@ def test_the_start_of_a_problem_comes_first() -> None:
     ("solver", "termination", "point_status", "message"),
     [
         (Raises(), Termination.ERROR, PointStatus.NONE, "KeyError: 'my own'"),
-        (RaisesOurError(), Termination.ERROR, PointStatus.NONE, "from inside a run"),
+        (RaisesQcqpbenchError(), Termination.ERROR, PointStatus.NONE, "from inside a run"),
         (ReturnsNaN(), Termination.LOCALLY_OPTIMAL, PointStatus.INVALID, ""),
         (NeedsWhatIsMissing(), Termination.SKIPPED, PointStatus.NONE, "a_package_nobody_has missing: pip install"),
     ],
@@ -136,18 +136,21 @@ def test_a_record_is_json() -> None:
     [
         ({"solver": "ipop"}, "unknown solver 'ipop'; did you mean 'ipopt'?"),
         ({"solver": "ipopt[tolerance=1]"}, "unknown parameter of ipopt 'tolerance'"),
-        ({"solver": "ipopt[mu_strategy=fast]"}, "mu_strategy=fast is not allowed; right is: monotone|adaptive"),
-        ({"solver": Fine(), "start": np.ones((3, 3))}, r"the start has shape \(3, 3\), needed: \(2, 4\)"),
-        ({"solver": Fine(), "start": np.full((2, 4), np.inf)}, "not finite"),
-        ({"solver": Fine(), "start": "here"}, "the start holds no numbers"),
-        ({"solver": Fine(), "start": np.zeros((2, 4))}, "a row of the start is zero"),
-        ({"solver": Fine(), "start": 1j * np.ones((2, 4))}, "the start is complex"),
-        ({"solver": None}, "cannot read the spec None"),
-        ({"solver": "slsqp[ftol=-1]"}, "slsqp: ftol=-1.0 is not allowed; right is a positive number"),
-        ({"problem": "covariance_perceptron", "solver": Fine()}, "the problem must be a MaxMargin or a QCQP"),
+        ({"solver": "ipopt[mu_strategy=fast]"}, r"mu_strategy must be monotone\|adaptive, got fast"),
+        ({"solver": Fine(), "start": np.ones((3, 3))}, r"start must have the shape \(2, 4\), got \(3, 3\)"),
+        ({"solver": Fine(), "start": np.full((2, 4), np.inf)}, "start must hold finite values"),
+        ({"solver": Fine(), "start": "here"}, r"start must be an array of shape \(2, 4\), got 'here'"),
+        ({"solver": Fine(), "start": np.zeros((2, 4))}, "start must have no row of zeros"),
+        ({"solver": Fine(), "start": 1j * np.ones((2, 4))}, "start must hold real numbers, got an array of complex128"),
+        ({"solver": None}, "a spec must look like .*, got None"),
+        ({"solver": "slsqp[ftol=-1]"}, "slsqp: ftol must be a positive number, got -1.0"),
+        (
+            {"problem": "covariance_perceptron", "solver": Fine()},
+            "problem must be a MaxMargin or a QCQP, got 'covariance_perceptron'",
+        ),
         ({"solver": Fine(), "time_limit": "5"}, "time_limit must be a positive number of seconds, got '5'"),
         ({"solver": Fine(), "time_limit": 0}, "time_limit must be a positive number of seconds, got 0"),
-        ({"problem": BOXED, "solver": Fine()}, "fine takes max-margin tasks; this problem is a general QCQP"),
+        ({"problem": BOXED, "solver": Fine()}, "problem must be a max-margin task for fine, got a general QCQP"),
     ],
 )
 def test_wrong_usage_is_an_error(arguments: dict[str, Any], message: str) -> None:

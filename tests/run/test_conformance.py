@@ -54,12 +54,12 @@ def test_a_fine_solver_passes() -> None:
 )
 def test_a_bad_solver_fails(solver: Solver, complaint: str) -> None:
     complaints = [check.message for check in check_solver(solver) if not check.passed]
-    assert any(complaint in each for each in complaints), complaints
+    assert any(complaint in text for text in complaints), complaints
 
 
 @pytest.mark.parametrize("case", PLANE, ids=lambda case: case.name)
 def test_optima_of_the_tasks(case: Case) -> None:
-    """From below by a search over all angles, refined around its best points; from above by SCIP's proof."""
+    """Compare with a search over all angles, refined around its best points, and with SCIP's bound."""
     task = case.problem
     assert isinstance(task, MaxMargin) and case.optimum is not None
     steps = 120 if task.n == 2 else 60
@@ -84,20 +84,20 @@ def test_optima_of_the_qcqps_by_exhaustive_search(case: Case) -> None:
     problem = case.problem
     assert isinstance(problem, QCQP)
     points = _grid([np.linspace(-4, 4, 801)] * 2)
-    misses = np.stack([problem.lower - problem.values(points), problem.values(points) - problem.upper]).max(
+    violations = np.stack([problem.lower - problem.values(points), problem.values(points) - problem.upper]).max(
         initial=0, axis=(0, 2)
     )
     inside = ((points >= problem.x_lower) & (points <= problem.x_upper)).all(axis=1)
     sense = 1 if problem.sense == "minimize" else -1
-    found = (sense * problem.objective(points))[inside & (misses < 0.02)]
+    objectives = (sense * problem.objective(points))[inside & (violations < 0.02)]
     match case.answer:
         case "infeasible":
-            assert found.size == 0
+            assert objectives.size == 0
         case "unbounded":
             far = problem.objective(np.array([[0.0, 1e6]]))[0]
             assert problem.violation([0.0, 1e6]) == 0 and sense * far < -1e11
         case _:
-            assert found.min() == pytest.approx(sense * (case.optimum or 0.0), abs=0.05)
+            assert objectives.min() == pytest.approx(sense * (case.optimum or 0.0), abs=0.05)
 
 
 @pytest.mark.parametrize("name", ["classical_perceptron", "covariance_perceptron", "parity"])

@@ -1,5 +1,4 @@
-"""A suite of 200 runs whose driver, or whose workers, are killed again and again: in the end nothing is missing, double
-or different."""
+"""A suite of 200 runs whose driver or workers are killed repeatedly: no row is missing, double or different."""
 
 import contextlib
 import os
@@ -46,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def start(folder: Path, file: str, mark: str) -> subprocess.Popen[bytes]:
-    """The program, in a process group of its own."""
+    """Start the program in a process group of its own."""
     variables = os.environ | {"PYTHONPATH": f"{folder}:{Path(__file__).parents[2]}", MARK: mark}
     return subprocess.Popen(
         [SCRIPT, "run", "suite.toml", "-j", "2", "-o", file],
@@ -59,36 +58,36 @@ def start(folder: Path, file: str, mark: str) -> subprocess.Popen[bytes]:
 
 
 def finish(process: subprocess.Popen[bytes]) -> str:
-    """Its last line if it failed."""
+    """Wait for the program, and return its last line if it failed."""
     _, text = process.communicate()
     return text.decode().splitlines()[-1] if process.returncode else ""
 
 
 def rows(path: Path) -> Rows:
-    """What counts of every row, by its key; each key has one row, and the file is sound."""
+    """Return the values of every row by its key; check that each key has one row, and that the file is sound."""
     with contextlib.closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     with Store(path) as store:
-        found = list(store.rows(all_rows=True))
-        assert len({row["key"] for row in found}) == len(found)
+        stored = list(store.rows(all_rows=True))
+        assert len({row["key"] for row in stored}) == len(stored)
         names = ("problem", "solver", "start", "termination", "margin", "kappa_bar", "objective", "violation")
-        kept: Rows = {}
-        for row in found:
+        values: Rows = {}
+        for row in stored:
             point = store.point(row["id"])
-            kept[row["key"]] = (*(row[name] for name in names), None if point is None else point.tobytes())
-        return kept
+            values[row["key"]] = (*(row[name] for name in names), None if point is None else point.tobytes())
+        return values
 
 
 @pytest.fixture(scope="module")
 def undisturbed(folder: Path) -> Rows:
     assert finish(start(folder, "undisturbed.db", "undisturbed")) == ""
-    found = rows(folder / "undisturbed.db")
-    assert len(found) == RUNS
-    return found
+    expected = rows(folder / "undisturbed.db")
+    assert len(expected) == RUNS
+    return expected
 
 
-def test_a_driver_killed_at_twenty_moments(folder: Path, undisturbed: Rows) -> None:
-    """At a time while it starts, or a moment after some more runs have finished, however slow the machine is."""
+def test_rows_survive_a_driver_killed_at_twenty_moments(folder: Path, undisturbed: Rows) -> None:
+    """Kill it while it starts, or a moment after some more runs have finished, however slow the machine is."""
     dice = random.Random(0)
     mark = f"driver-{os.getpid()}"
     reached = [0]
@@ -103,19 +102,19 @@ def test_a_driver_killed_at_twenty_moments(folder: Path, undisturbed: Rows) -> N
             time.sleep(dice.uniform(0, 0.05))
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-        # Not even the workers, which are in other process groups.
+        # Also the workers, which are in other process groups.
         assert none_left(mark) == {}
         if (folder / "driver.db").exists():
             with Store(folder / "driver.db") as store:
                 reached.append(len(store.finished()))
     assert reached == sorted(reached) and 10 < reached[-1] < RUNS
     assert finish(start(folder, "driver.db", mark)) == ""
-    found = rows(folder / "driver.db")
-    assert {key: row for key, row in found.items() if row != undisturbed[key]} == {}
-    assert len(found) == RUNS
+    resumed = rows(folder / "driver.db")
+    assert {key: row for key, row in resumed.items() if row != undisturbed[key]} == {}
+    assert len(resumed) == RUNS
 
 
-def test_workers_killed(folder: Path, undisturbed: Rows) -> None:
+def test_rows_survive_killed_workers(folder: Path, undisturbed: Rows) -> None:
     dice = random.Random(0)
     mark = f"workers-{os.getpid()}"
     process = start(folder, "workers.db", mark)
@@ -125,7 +124,7 @@ def test_workers_killed(folder: Path, undisturbed: Rows) -> None:
         assert process.stderr is not None
         while next_line := process.stderr.readline():
             line = next_line
-            # The pauses are in runs, not in seconds: a run that is killed three times over counts as a crash.
+            # The pauses are in runs, not in seconds: a run that is killed three times counts as a crash.
             pause -= 1
             if pause == 0:
                 time.sleep(dice.uniform(0, 0.05))
@@ -136,6 +135,6 @@ def test_workers_killed(folder: Path, undisturbed: Rows) -> None:
                 pause = dice.randrange(8, 20)
     assert process.returncode == 0, line
     assert kills >= 8 and none_left(mark) == {}
-    found = rows(folder / "workers.db")
-    assert {key: row for key, row in found.items() if row != undisturbed[key]} == {}
-    assert len(found) == RUNS
+    disturbed = rows(folder / "workers.db")
+    assert {key: row for key, row in disturbed.items() if row != undisturbed[key]} == {}
+    assert len(disturbed) == RUNS

@@ -1,45 +1,52 @@
 """Plug-ins that cheat: each leaves an honest row of its own, and no trace in the rows of others."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 import pytest
 
 import qcqpbench
-from qcqpbench.catalog.registry import family
 from qcqpbench.catalog.status import PointStatus, Termination
 from qcqpbench.cli.main import main
 from qcqpbench.results.store import Store
-from qcqpbench.run.isolation import supervised_process
-from qcqpbench.run.isolation.worker import Worker, solver_facts
-from qcqpbench.run.job import Job, Outcome
-from qcqpbench.run.local_pool import LocalPool
-from tests.support.plugins import install
+from qcqpbench.run.attempt import Attempt
+from qcqpbench.run.isolation.description import solver_facts
+from qcqpbench.run.job import Outcome
+from qcqpbench.run.pools.local_pool import LocalPool
 from tests.support.plugins.malicious import LAZY_SECONDS, Kind
-from tests.support.processes import MARK, marked, none_left
+from tests.support.plugins.runs import SPEC, TASK, installed, job, margin
 
-# One process for all: the runs that most of them look at are made once.
+# One process for all of them: the runs that most of them look at are made once.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("honesty")]
 
-SPEC = family("covariance_perceptron[m=3,p=3,seed=1,ensemble=gaussian]").spec
-TASK: Any = qcqpbench.problem(SPEC)
-KINDS = [kind for kind in get_args(Kind) if kind != "stop_supervisor"]
-ROOT = Path(__file__).parents[2]
+# They return no point, or only a reported one, or do not return.
+WITHOUT_POINT = (
+    "lazy_trace",
+    "forge_times",
+    "forge_late_reply",
+    "replace_reports_by_pipe",
+    "replace_reports_by_link",
+    "replace_reports_by_folder",
+    "lift_time_limit",
+    "lift_memory_limit",
+    "hide_child_and_kill_supervisor",
+    "hide_child_and_wait",
+    "stop_supervisor",
+)
+KINDS = [kind for kind in get_args(Kind) if kind not in WITHOUT_POINT]
 QCQPBENCH = str(Path(sys.executable).with_name("qcqpbench"))
 FINDINGS = ("margin", "kappa_bar", "overlap", "objective", "violation", "point_status", "termination", "message")
 CHANGED = {
     "timer": "timers",
     "float_errors": "error handling of NumPy",
     "thread": "threads",
+    "native_thread": "threads",
     "closed_stdout": "standard streams",
     "resource_limits": "resource limits",
     "import_path": "import path",
@@ -49,27 +56,13 @@ CHANGED = {
 @pytest.fixture(scope="module")
 def plugins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("plugins")
-    install(folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(folder)
-        patch.setenv("PYTHONPATH", f"{folder}:{ROOT}")
+    with installed(folder):
         yield folder
-
-
-def job(spec: str, start: int = 0) -> Job:
-    facts = solver_facts(spec)
-    return Job(SPEC, TASK.id, facts.spec, facts.version, facts.formulation, start, time_limit=20.0)
-
-
-def margin(W: Any) -> float:
-    """The smallest stability of the unit rows, by its definition."""
-    W = np.asarray(W) / np.linalg.norm(W, axis=1, keepdims=True)
-    return float(min(zeta[0] * W[0] @ P @ W[1] for P, zeta in zip(TASK.patterns, TASK.labels, strict=True)))
 
 
 @pytest.fixture(scope="module")
 def outcomes(plugins: Path) -> dict[tuple[str, int], Outcome]:
-    """Two runs of each kind, with an honest solver in between, all by one worker."""
+    """Make two runs of each kind, with honest solvers in between, all by one worker."""
     honest = {"slsqp": job("slsqp"), "gip": job("gip[starts=1]")}
     jobs = []
     for number, kind in enumerate(KINDS):
@@ -80,13 +73,13 @@ def outcomes(plugins: Path) -> dict[tuple[str, int], Outcome]:
             replace(honest["gip"], start=number),
             replace(bad, start=1),
         ]
-    return {(outcome.job.solver, outcome.job.start): outcome for outcome in LocalPool(1).run(jobs)}
+    return {(outcome.job.solver, outcome.job.start): outcome for outcome in LocalPool(1).outcomes(jobs)}
 
 
-def test_others_are_what_they_are_alone(outcomes: dict[tuple[str, int], Outcome]) -> None:
+def test_rows_of_honest_solvers_are_the_same_without_malicious_ones(outcomes: dict[tuple[str, int], Outcome]) -> None:
     for spec in ("slsqp", "gip[starts=1]"):
         jobs = [job(spec, start) for start in range(len(KINDS))]
-        for alone in LocalPool(1).run(jobs):
+        for alone in LocalPool(1).outcomes(jobs):
             beside = outcomes[alone.job.solver, alone.job.start].attempt
             for name in FINDINGS:
                 assert getattr(beside, name) == getattr(alone.attempt, name), (spec, name)
@@ -95,7 +88,7 @@ def test_others_are_what_they_are_alone(outcomes: dict[tuple[str, int], Outcome]
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_row_is_honest(outcomes: dict[tuple[str, int], Outcome], kind: Kind) -> None:
-    """A margin is that of the stored point, by its definition."""
+    """Check that a margin is that of the stored point, by its definition."""
     for start in (0, 1):
         attempt = outcomes[solver_facts(f"malicious[kind={kind}]").spec, start].attempt
         if attempt.point is None:
@@ -110,12 +103,12 @@ def test_every_row_is_honest(outcomes: dict[tuple[str, int], Outcome], kind: Kin
         assert (attempt.point is not None) == with_point, attempt.message
 
 
-def attempt_of(outcomes: dict[tuple[str, int], Outcome], kind: Kind) -> qcqpbench.run.attempt.Attempt:
+def attempt_of(outcomes: dict[tuple[str, int], Outcome], kind: Kind) -> Attempt:
     return outcomes[solver_facts(f"malicious[kind={kind}]").spec, 0].attempt
 
 
 @pytest.mark.parametrize("kind", ["object_array", "complex_array", "text_array"])
-def test_what_is_not_real_is_refused(outcomes: dict[tuple[str, int], Outcome], kind: Kind) -> None:
+def test_a_point_without_real_numbers_is_an_error(outcomes: dict[tuple[str, int], Outcome], kind: Kind) -> None:
     attempt = attempt_of(outcomes, kind)
     assert attempt.termination is Termination.ERROR
     assert "the point must hold real numbers, got an array of type" in attempt.message
@@ -133,19 +126,36 @@ def test_a_point_of_a_wrong_shape_is_invalid(outcomes: dict[tuple[str, int], Out
     assert "the point must have the shape (2, 3), got (10000000,)" in attempt.message
 
 
-def test_an_error_of_ours_in_a_plugin_is_a_row_that_names_it(outcomes: dict[tuple[str, int], Outcome]) -> None:
+def test_an_error_in_a_plugin_is_a_row_that_names_it(outcomes: dict[tuple[str, int], Outcome]) -> None:
     attempt = attempt_of(outcomes, "build_error")
     assert (attempt.termination, attempt.message) == (Termination.ERROR, "this plug-in does not like the problem")
     assert attempt.solver == "malicious[kind=build_error]"
 
 
 @pytest.mark.parametrize("kind", CHANGED)
-def test_what_a_run_leaves_changed_is_noted(outcomes: dict[tuple[str, int], Outcome], kind: Kind) -> None:
+def test_changed_state_is_noted(outcomes: dict[tuple[str, int], Outcome], kind: Kind) -> None:
     assert CHANGED[kind] in attempt_of(outcomes, kind).message
 
 
-def test_no_plugin_is_imported_by_the_driver(outcomes: dict[tuple[str, int], Outcome]) -> None:
-    """tests.support.plugins.malicious is, by this file."""
+def test_no_plugin_is_imported_by_the_driver(
+    outcomes: dict[tuple[str, int], Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Run, list and convert a family, and run a solver; tests.support.plugins.malicious is imported by this file."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "suite.toml").write_text(
+        '[[problem]]\nname = "patching_family"\nseed = [0, 1]\n[[solver]]\nname = "slsqp"\nwhere.seed = [1]\n'
+    )
+    assert main(["run", "suite.toml", "-o", "a.db", "-j", "1"]) == 0
+    assert main(["run", "-p", "patching_family[seed=1]", "-s", "patching", "-o", "a.db", "-j", "1"]) == 0
+    assert main(["list", "problems"]) == main(["list", "solvers"]) == 0
+    assert main(["convert", "patching_family", "a.npz"]) == 0
+    assert main(["solve", "patching_family", "-s", "patching"]) == 0
+    assert main(["certify", "patching_family", "-s", "patching"]) == 0
+    assert main(["verify", "a.db"]) == main(["report", "a.db", "-o", "a.html"]) == 0
+    with Store("a.db") as store:
+        rows = list(store.rows())
+        assert len(rows) == 2 and {row["problem"] for row in rows} == {"patching_family[seed=1]"}
+        assert all(row["margin"] < 5 for row in rows)
     assert not {
         "tests.support.plugins.patching",
         "tests.support.plugins.exiting",
@@ -154,14 +164,14 @@ def test_no_plugin_is_imported_by_the_driver(outcomes: dict[tuple[str, int], Out
 
 
 def command(words: list[str]) -> str:
-    """Run a command of ours in a process of its own, which may import plug-ins of families; return what it prints."""
+    """Run a command in a process of its own; return its output."""
     done = subprocess.run([QCQPBENCH, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def test_patches_at_import_reach_nobody(plugins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run a solver and a family that patch at import; verify sees the truth while they are installed."""
+def test_patches_at_import_change_no_row(plugins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a solver and a family that patch at import, and verify the rows while they are installed."""
     monkeypatch.chdir(tmp_path)
     problems = ["-p", SPEC, "-p", "patching_family[seed=3]", "-p", "covariance_perceptron[m=3,p=3,seed=2]"]
     command([*["run", "-s", "patching", "-s", "slsqp", "-o", "patched.db", "-j", "1"], *problems])
@@ -178,7 +188,7 @@ def test_patches_at_import_reach_nobody(plugins: Path, tmp_path: Path, monkeypat
 def test_plugins_that_cannot_be_used_are_one_line(
     plugins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The rest goes on."""
+    """Check that others can still be used."""
     monkeypatch.chdir(tmp_path)
     assert main(["list", "solvers"]) == 0
     listed = capsys.readouterr().out
@@ -193,8 +203,10 @@ def test_plugins_that_cannot_be_used_are_one_line(
     assert main(["run", "-p", SPEC, "-s", "slsqp", "-o", "fine.db", "-j", "1"]) == 0
 
 
-def test_the_tolerance_is_the_suites(plugins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever a solver declares; and the row says which it was."""
+def test_feasibility_depends_on_the_suites_tolerance_alone(
+    plugins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Check that a solver's own tolerance does not count, and that the row has the suite's."""
     monkeypatch.chdir(tmp_path)
     qcqp = qcqpbench.QCQP.from_matrices(
         (None, (1.0, 1.0), 0.0), [(((1.0, 0.0), (0.0, 1.0)), None, -np.inf, 1.0)], start=np.array([-0.5, -0.5])
@@ -207,40 +219,44 @@ def test_the_tolerance_is_the_suites(plugins: Path, tmp_path: Path, monkeypatch:
     assert (strict["tolerance"], strict["point_status"]) == (1e-6, "infeasible")
     assert (loose["tolerance"], loose["point_status"]) == (0.1, "feasible")
     assert strict["violation"] == loose["violation"] > 0.01
-    (check,) = [each for each in qcqpbench.check_solver("lenient") if each.case.startswith("equality")]
+    (check,) = [check for check in qcqpbench.check_solver("lenient") if check.case.startswith("equality")]
     assert not check.passed
 
 
-def test_a_stopped_supervisor_does_not_void_the_limits(plugins: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervised_process, "_TICK_SECONDS", 0.1)
-    with Worker() as worker:
-        attempt = worker.run(job("malicious[kind=stop_supervisor]")).attempt
-        assert (attempt.termination, attempt.message) == (
-            Termination.CRASHED,
-            "its process died: its supervisor was stopped",
-        )
-        assert worker.run(job("slsqp")).attempt.termination is Termination.LOCALLY_OPTIMAL
+def test_a_solver_that_changes_costs_its_own_rows_only(plugins: Path) -> None:
+    """Run solvers that write to their package, and that have another version each time."""
+    jobs = [job("caching"), job("random_version"), job("slsqp")]
+    first, again = ([outcome.attempt for outcome in LocalPool(1).outcomes(jobs)] for _ in range(2))
+    assert first[0].termination is Termination.FINISHED
+    for attempt in (first[1], again[0], again[1]):
+        assert attempt.termination is Termination.ERROR and attempt.point is None
+        assert f"{attempt.solver} must have the version {attempt.version!r}, the worker got" in attempt.message
+    assert first[2].termination is again[2].termination is Termination.LOCALLY_OPTIMAL
 
 
-def test_nothing_outlives_the_driver_even_if_the_supervisor_is_stopped(plugins: Path) -> None:
-    """And nothing holds its stderr, which somebody may read to the end."""
-    mark = f"stopped-{os.getpid()}"
-    command = [QCQPBENCH, "solve", SPEC, "-s", "malicious[kind=stop_supervisor]"]
-    with subprocess.Popen(
-        command, env=os.environ | {MARK: mark}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    ) as driver:
-        deadline = time.monotonic() + 60
-        while not any(is_stopped(pid) for pid in marked(mark)) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert any(is_stopped(pid) for pid in marked(mark))
-        driver.send_signal(signal.SIGKILL)
-        assert driver.stderr is not None
-        driver.stderr.read()
-    assert none_left(mark) == {}
+def test_a_solver_without_a_version_is_one_line_and_others_still_run(
+    plugins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = subprocess.run(
+        [QCQPBENCH, "run", "-p", SPEC, "-s", "raising_version", "-s", "slsqp", "-o", "a.db", "-j", "1"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("qcqpbench: ")]
+    assert "raising_version does not say its version" in line and "RuntimeError: no version" in line
+    with Store("a.db") as store:
+        assert {row["solver"].partition("[")[0]: row["termination"] for row in store.rows()} == {
+            "raising_version": "error",
+            "slsqp": "locally_optimal",
+        }
 
 
-def is_stopped(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-    except OSError:
-        return False
+def test_the_sizes_of_a_forged_reply_are_limited(outcomes: dict[tuple[str, int], Outcome]) -> None:
+    attempt = attempt_of(outcomes, "forge_sizes")
+    output = outcomes[attempt.solver, 0].output
+    assert len(output) <= 4000 and len(attempt.message) <= 4000 and attempt.details is not None
+    assert len(attempt.details) <= 1000 and max(map(len, map(str, attempt.details.values()))) <= 500
+    assert attempt.multipliers is None and attempt.trace == ()

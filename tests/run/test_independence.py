@@ -11,7 +11,7 @@ from qcqpbench.catalog.registry import shipped_solvers
 from qcqpbench.catalog.status import Availability
 from qcqpbench.run.attempt import Attempt
 from qcqpbench.run.job import Outcome
-from qcqpbench.run.local_pool import LocalPool
+from qcqpbench.run.pools.local_pool import LocalPool
 from qcqpbench.run.suite import Suite
 
 pytestmark = [pytest.mark.slow, pytest.mark.solver, pytest.mark.xdist_group("independence")]
@@ -23,10 +23,10 @@ SOLVERS = [name for name, kind in shipped_solvers().items() if kind().availabili
 
 
 def numbers(outcome: Outcome) -> dict[str, Any]:
-    """All that an attempt says but for times and memory, arrays as bytes."""
+    """Return all values of an attempt but times and memory, arrays as bytes."""
     values = {field.name: getattr(outcome.attempt, field.name) for field in fields(Attempt)}
     # The solvers' own clocks.
-    values["details"] = {key: each for key, each in (values["details"] or {}).items() if "seconds" not in key}
+    values["details"] = {key: value for key, value in (values["details"] or {}).items() if "seconds" not in key}
     return {
         name: value.tobytes() if isinstance(value, np.ndarray) else value
         for name, value in values.items()
@@ -40,7 +40,7 @@ def rows(solvers: list[str]) -> dict[tuple[str, str, int], dict[str, Any]]:
     turns = [job for turn in zip(*jobs, strict=True) for job in turn]
     return {
         (outcome.job.solver, outcome.job.problem, outcome.job.start): numbers(outcome)
-        for outcome in LocalPool(1).run(turns)
+        for outcome in LocalPool(1).outcomes(turns)
     }
 
 

@@ -1,5 +1,6 @@
 import itertools
 import math
+import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ import qcqpbench
 from qcqpbench import QcqpbenchError
 from qcqpbench.catalog.registry import family, solver, solvers
 from qcqpbench.run.job import Job
-from qcqpbench.run.suite import Suite, load_suite, suites
+from qcqpbench.run.suite import Suite
+from qcqpbench.run.suite_file import load_suite, suites
 
 TASK, OTHER = "covariance_perceptron[m=3,p=3]", "covariance_perceptron[m=3,p=4]"
 BASE = """
@@ -32,7 +34,7 @@ def load(tmp_path: Path, text: str) -> Suite:
 
 
 def listed(suite: Suite) -> list[tuple[str, str, int]]:
-    """(problem, solver's name, start) of the jobs."""
+    """Return (problem, solver's name, start) of the jobs."""
     return [(job.problem, job.solver.partition("[")[0], job.start) for job in suite.jobs()]
 
 
@@ -40,7 +42,7 @@ def listed(suite: Suite) -> list[tuple[str, str, int]]:
 
 
 def test_files_are_read_before_the_first_run(tmp_path: Path) -> None:
-    """A generated problem is still made only in its turn."""
+    """Check also that a generated problem is made only in its turn."""
     qcqpbench.write(qcqpbench.problem(TASK), tmp_path / "a.npz")
     good = [family(OTHER).spec, *Suite.of([str(tmp_path)], ["gip"]).problems]
     (tmp_path / "b.npz").write_bytes(b"nothing")
@@ -51,6 +53,15 @@ def test_files_are_read_before_the_first_run(tmp_path: Path) -> None:
     assert [next(jobs).problem, next(jobs).problem] == good
     with pytest.raises(QcqpbenchError):
         next(jobs)
+
+
+def test_file_with_a_name_that_is_not_utf8_is_left_out(tmp_path: Path) -> None:
+    for name in (b"a.npz", b"b\xff.npz", b"c.npz"):
+        qcqpbench.write(qcqpbench.problem(TASK), tmp_path / os.fsdecode(name))
+    with pytest.warns(UserWarning, match="must be UTF-8 .*; the file is left out") as warned:
+        suite = Suite.of([str(tmp_path)], ["gip"])
+    assert len(warned) == 1
+    assert suite.problems == (str(tmp_path / "a.npz"), str(tmp_path / "c.npz"))
 
 
 def test_a_suite_is_a_product(tmp_path: Path) -> None:
@@ -65,7 +76,7 @@ def test_a_suite_is_a_product(tmp_path: Path) -> None:
     assert suite.size == len(expected)
 
 
-def test_a_job_is_fully_said() -> None:
+def test_a_job_holds_all_settings() -> None:
     suite = Suite.of([TASK], ["ipopt[formulation=min_norm]"], 2, 5, 60, 1.5, 3)
     spec = family(TASK).spec
     ipopt = solver("ipopt[formulation=min_norm]")
@@ -81,7 +92,7 @@ def test_a_job_is_fully_said() -> None:
 
 
 def test_spellings_of_one_problem_are_one() -> None:
-    """load=0.5 of 6 synapses is p=3: other specs, the same problem, so the same jobs."""
+    """Give load=0.5 of 6 synapses and p=3: other specs, the same problem, so the same jobs."""
     jobs = list(
         Suite.of([TASK, "covariance_perceptron[ m=3, load=0.5 ]"], ["slsqp", "slsqp[formulation=epigraph]"]).jobs()
     )
@@ -183,8 +194,8 @@ def test_files_and_folders(tmp_path: Path) -> None:
         (["none.npz"], "none.npz: no such file or folder"),
         (["empty"], "empty: holds no problem; allowed are files of .npz"),
         (["nothing"], "unknown problem 'nothing'"),
-        (["parity[m=1]"], "m=1 is not allowed"),
-        ([], "a suite needs a problem and a solver"),
+        (["parity[m=1]"], "m must be at least 2"),
+        ([], "a suite must have at least one problem and one solver"),
     ],
 )
 def test_wrong_problems(problems: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,51 +214,51 @@ def test_wrong_problems(problems: list[str], message: str, tmp_path: Path, monke
 )  # fmt: skip
 def test_wrong_settings(wrong: dict[str, Any]) -> None:
     (name,) = wrong
-    with pytest.raises(QcqpbenchError, match=f"^{name} = .* is not allowed; right is a "):
+    with pytest.raises(QcqpbenchError, match=f"^{name} must be a .*, got "):
         Suite.of([TASK], ["gip"], **wrong)
 
 
-# --- mistakes in a suite file: one line with the file, the line and what is right ---
+# --- mistakes in a suite file: one line with the file, the line and the requirement ---
 
 MISTAKES = [
     (BASE + "m 3\n", 11, "is not TOML"),
     (BASE + 'name = "again"\n', 11, "is not TOML"),
     (BASE + 'tol = [1e-3,\n', 11, "is not TOML"),
     (BASE.replace("starts", "strats"), 2, "unknown key 'strats'; did you mean 'starts'? allowed: about, memory_limit"),
-    (BASE.replace("starts = 2", "starts = 0"), 2, "starts = 0 is not allowed; right is a whole number, at least 1"),
-    (BASE.replace("starts = 2", 'starts = "2"'), 2, "starts = '2' is not allowed"),
-    (BASE.replace("starts = 2", "time_limit = false"), 2, "right is a positive number of seconds"),
-    (BASE.replace("starts = 2", "about = 2"), 2, "about must be text"),
+    (BASE.replace("starts = 2", "starts = 0"), 2, "starts must be a whole number, at least 1, got 0"),
+    (BASE.replace("starts = 2", 'starts = "2"'), 2, "starts must be a whole number, at least 1, got '2'"),
+    (BASE.replace("starts = 2", "time_limit = false"), 2, "time_limit must be a positive number of seconds, got False"),
+    (BASE.replace("starts = 2", "about = 2"), 2, "about must be text, got 2"),
     (BASE.replace('"parity"', '"party"'), 5, "unknown problem 'party'; did you mean 'parity'? allowed: classical_perc"),
-    (BASE.replace('"parity"', '"parity[m=3"'), 5, "cannot read the spec"),
-    (BASE.replace('"parity"', '"parity[m=3]"'), 6, "m stands in the spec already"),
-    (BASE.replace('"parity"', "3"), 5, "a [[problem]] needs a name: a spec, or a list of them; known: classical_perc"),
-    (BASE.replace('name = "parity"', ""), 4, "a [[problem]] needs a name"),
-    (BASE.replace('"parity"', "[]"), 5, "a [[problem]] needs a name"),
+    (BASE.replace('"parity"', '"parity[m=3"'), 5, "a spec must look like"),
+    (BASE.replace('"parity"', '"parity[m=3]"'), 6, "m must be given once, got it in the spec too"),
+    (BASE.replace('"parity"', "3"), 5, "a [[problem]] must have a name: a spec, or a list of them; known: classical_"),
+    (BASE.replace('name = "parity"', ""), 4, "a [[problem]] must have a name"),
+    (BASE.replace('"parity"', "[]"), 5, "a [[problem]] must have a name"),
     (BASE.replace("m = 3", "k = 3"), 6, "unknown key of parity 'k'; allowed: file, load, m, n, name, p, seed"),
-    (BASE.replace("m = 3", "m = 1"), 6, "m=1 is not allowed; a covariance needs at least 2 inputs"),
-    (BASE.replace("m = 3", 'm = "many"'), 6, "m=many is not allowed; right is: whole number"),
-    (BASE.replace("m = 3", "m = { a = 3 }"), 6, "right is a value or a list of them"),
-    (BASE.replace("[0.5, 1]", "[]"), 7, "load = [] is an empty grid; right is at least one value"),
-    (BASE.replace("[0.5, 1]", "[0.5, -1]"), 7, "load=-1.0 is not allowed; right is a positive number"),
-    (BASE.replace("[0.5, 1]", "[0.5, [1]]"), 7, "right is a value or a list of them"),
+    (BASE.replace("m = 3", "m = 1"), 6, "m must be at least 2 for covariances, got 1"),
+    (BASE.replace("m = 3", 'm = "many"'), 6, "m must be a whole number, got many"),
+    (BASE.replace("m = 3", "m = { a = 3 }"), 6, "m must be a value or a list of values, got {'a': 3}"),
+    (BASE.replace("[0.5, 1]", "[]"), 7, "load must have at least one value, got []"),
+    (BASE.replace("[0.5, 1]", "[0.5, -1]"), 7, "load must be a positive number of patterns per synapse, got -1.0"),
+    (BASE.replace("[0.5, 1]", "[0.5, [1]]"), 7, "load must be a value or a list of values, got [0.5, [1]]"),
     (BASE.replace('"gip"', '"gyp"'), 10, "unknown solver 'gyp'; did you mean 'gip'? allowed: certificate"),
     (BASE.replace('"gip"', '["gip", "gyp"]'), 10, "unknown solver 'gyp'"),
     (BASE + "start = 3\n", 11, "unknown key of gip 'start'; did you mean 'starts'? allowed: "),
-    (BASE + "starts = -3\n", 11, "starts = -3 is not allowed"),
-    (BASE + "memory_limit = []\n", 11, "right is a positive number of GB"),
-    (BASE + 'precision = "single"\n', 11, "precision=single is not allowed; right is: mixed|double"),
-    (BASE + "where = 3\n", 11, "where must name parameters"),
+    (BASE + "starts = -3\n", 11, "starts must be a whole number, at least 1, got -3"),
+    (BASE + "memory_limit = []\n", 11, "memory_limit must be a positive number of GB, got []"),
+    (BASE + 'precision = "single"\n', 11, "precision must be mixed|double, got single"),
+    (BASE + "where = 3\n", 11, "where must name parameters, such as where.m = [25, 50], got 3"),
     (BASE + "where.k = 3\n", 11, "unknown parameter of the problems 'k'; allowed: load, m, n, name, seed"),
-    (BASE + "where.m = 99\n", 11, "where fits none of the problems above, which have m: 3"),
+    (BASE + "where.m = 99\n", 11, "where must fit one of the problems above, which have m: 3"),
     (BASE + "where = { m = 3, load = 7 }\n", 11, "above, which have m: 3; load: 0.5, 1.0"),
-    (BASE + '\n[[solver]]\nname = "slsqp"\nftol = 0\n', 14, "ftol=0.0 is not allowed; right is a positive number"),
+    (BASE + '\n[[solver]]\nname = "slsqp"\nftol = 0\n', 14, "ftol must be a positive number, got 0.0"),
     (BASE + '\n[[problem]]\nfile = "none"\n', 13, "none: no such file or folder"),
-    (BASE + '\n[[problem]]\nfile = 3\n', 13, "file must be text"),
-    (BASE + '\n[[problem]]\nm = 3\nfile = "none"\n', 14, "and stand alone"),
-    (BASE.replace("[[solver]]", "[solver]"), 9, "right are blocks that begin with [[solver]]"),
+    (BASE + '\n[[problem]]\nfile = 3\n', 13, "file must be the path of a file or a folder, got 3"),
+    (BASE + '\n[[problem]]\nm = 3\nfile = "none"\n', 14, "file must be the only key of its block"),
+    (BASE.replace("[[solver]]", "[solver]"), 9, "solver must be given by blocks that begin with [[solver]]"),
     (BASE.replace("[[solver]]", "[[solvers]]"), 9, "unknown key 'solvers'; did you mean 'solver'?"),
-    ("", 1, "there is no problem; right is at least one block that begins with [[problem]]"),
+    ("", 1, "a suite must have at least one block that begins with [[problem]]"),
 ]  # fmt: skip
 
 
@@ -277,7 +288,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 # --- the suites that ship ---
 
 
-def test_the_suites_that_ship() -> None:
+def test_shipped_suites_have_time_limits() -> None:
     assert suites() == ["best_known", "capacity", "default", "global", "paper", "scaling", "smoke"]
     for name in suites():
         suite = load_suite(name)
@@ -291,15 +302,17 @@ def test_small_suites_hold_every_solver(name: str) -> None:
     assert {entry.solver.name for entry in load_suite(name).entries} == set(solvers())
 
 
-def test_the_paper_suite_is_the_papers_figure() -> None:
+def test_the_paper_suite_has_the_instances_of_the_papers_figure() -> None:
     suite = load_suite("paper")
-    known = [family(problem).parameters for problem in suite.problems]
-    assert {(each["m"], each["n"], each["f"], each["c"], each["ensemble"]) for each in known} == {
+    parameters = [family(problem).parameters for problem in suite.problems]
+    assert {(values["m"], values["n"], values["f"], values["c"], values["ensemble"]) for values in parameters} == {
         (100, 2, 0.2, 0.5, "paper")
     }
-    loads = {each["load"] for each in known}
+    loads = {values["load"] for values in parameters}
     assert min(loads) == 0.25 and max(loads) == 4
-    assert sorted((each["load"], each["seed"]) for each in known) == sorted(itertools.product(loads, range(5)))
+    assert sorted((values["load"], values["seed"]) for values in parameters) == sorted(
+        itertools.product(loads, range(5))
+    )
     starts = {(entry.solver.name, entry.solver.formulation): entry.settings.starts for entry in suite.entries}
     assert starts["ipopt", "min_norm"] == 10
     assert starts["soft_margin", None] == 10

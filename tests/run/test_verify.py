@@ -14,7 +14,7 @@ TASK = MaxMargin(
 )
 
 
-def test_a_feasible_point() -> None:
+def test_a_feasible_point_has_its_objective() -> None:
     finding = verify(DISK, [6.0, 8.0])
     assert finding.point_status is PointStatus.FEASIBLE
     assert (finding.objective, finding.violation, finding.margin) == (17.0, 0.0, None)
@@ -28,19 +28,19 @@ def test_violations_are_absolute_and_relative() -> None:
     assert (below_its_bound.violation, below_its_bound.relative_violation) == (1.0, 1 / 8)
 
 
-def test_the_tolerance_decides() -> None:
+def test_the_tolerance_decides_about_feasibility() -> None:
     assert verify(DISK, [10.0 + 1e-7, 0.0], tolerance=1e-6).point_status is PointStatus.FEASIBLE
     assert verify(DISK, [10.0 + 1e-7, 0.0], tolerance=1e-9).point_status is PointStatus.INFEASIBLE
 
 
 @pytest.mark.parametrize("x", [[np.nan, 0.0], [np.inf, 0.0], [1.0], [[1.0, 2.0]], ["a", "b"], "nothing", object()])
-def test_what_is_no_point_is_invalid(x: Any) -> None:
+def test_a_value_that_is_no_point_is_invalid(x: Any) -> None:
     finding = verify(DISK, x)
     assert finding.point_status is PointStatus.INVALID
     assert finding.objective is None
 
 
-def test_no_point() -> None:
+def test_a_missing_point_has_no_status() -> None:
     assert verify(DISK, None).point_status is PointStatus.NONE
 
 
@@ -52,6 +52,6 @@ def test_rows_of_a_task_are_scaled_to_unit_length() -> None:
 
 
 @pytest.mark.parametrize("W", [np.zeros((2, 2)), np.full((2, 2), np.nan), np.ones((3, 2)), np.ones(4)])
-def test_a_task_has_no_margin_at_what_is_no_point(W: Any) -> None:
+def test_a_task_has_no_margin_at_an_invalid_point(W: Any) -> None:
     finding = verify(TASK, W)
     assert (finding.point_status, finding.margin) == (PointStatus.INVALID, None)

@@ -1,4 +1,4 @@
-"""Solvers that misbehave, each in one way. A module of its own, so that worker processes can import it."""
+"""Solvers that misbehave, one way each; in a module of their own, so that worker processes can import it."""
 
 import os
 import signal
@@ -35,8 +35,8 @@ class Fine(TaskSolver):
                 W = v.reshape(start.shape)
                 return -float(problem.margin(W / np.linalg.norm(W, axis=1, keepdims=True)))
 
-            found = minimize(descend, start.ravel(), method="Nelder-Mead", options={"maxfev": 600})
-            return self.finish(Solution(found.x.reshape(start.shape), Termination.FINISHED, -found.fun), budget)
+            result = minimize(descend, start.ravel(), method="Nelder-Mead", options={"maxfev": 600})
+            return self.finish(Solution(result.x.reshape(start.shape), Termination.FINISHED, -result.fun), budget)
 
         return run
 
@@ -114,7 +114,7 @@ class ReturnsNumPyTypes(Fine):
 
 
 @dataclass(frozen=True)
-class RaisesOurError(Fine):
+class RaisesQcqpbenchError(Fine):
     def finish(self, solution: Solution, budget: Budget) -> Solution:
         raise QcqpbenchError("from inside a run")
 
@@ -146,7 +146,7 @@ class ProvesTooMuch(Fine):
 
 @dataclass(frozen=True)
 class ClaimsTheInfeasible(QCQPSolver):
-    """Returns its start as solved."""
+    """A solver that returns its start as solved."""
 
     name = "claims_the_infeasible"
     drives = "nothing"

@@ -1,4 +1,4 @@
-"""Suites of small runs for the figures, and what tests of figures share."""
+"""Suites of small runs, and helpers for tests of figures."""
 
 import importlib.util
 import sqlite3
@@ -43,7 +43,7 @@ TINY = {
 
 
 def run(suite: Suite, path: Path, most: int | None = None) -> None:
-    """What the command runs in processes of their own, here in this one."""
+    """Run at most so many jobs of a suite in this process, and store the outcomes."""
     with Store(path, write=True) as store:
         store.begin("a command", {})
         for job in list(suite.jobs())[:most]:

@@ -1,4 +1,4 @@
-"""A solver that does what solvers do at their worst; a plugin, so that worker processes find it by its spec."""
+"""A solver that crashes, hangs, fills the memory and leaves processes behind; a plug-in, found by its spec."""
 
 import collections
 import ctypes
@@ -49,7 +49,7 @@ Kind = Literal[
 
 
 def install(folder: Path) -> None:
-    """Make `hostile` known to every process that has the folder on its path."""
+    """Make `hostile` available to every process that has the folder on its path."""
     info = folder / "hostile-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: hostile\nVersion: 1.0\n")
@@ -149,7 +149,7 @@ def _multiply(until: float) -> None:
 
 
 def _daemon(seconds: float) -> None:
-    """Fork twice, with a session of its own in between, as daemons do; return once it has its name."""
+    """Fork twice with a new session in between, as daemons do; return once the daemon has its name."""
     ready, closed_by_exec = os.pipe()
     pid = os.fork()
     if pid == 0:

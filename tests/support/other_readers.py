@@ -1,4 +1,4 @@
-"""SCIP and Gurobi as second opinions: a file as they read it, and a file as they write it."""
+"""SCIP and Gurobi as independent readers and writers of files."""
 
 import functools
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ Terms = list[tuple[int, str, str | None, float]]
 
 
 def program(name: str) -> Any:
-    """The module of SCIP or Gurobi; a test that asks for what is not there is skipped."""
+    """Return the module of SCIP or Gurobi; skip the test if it is not installed."""
     return pytest.importorskip({"scip": "pyscipopt", "gurobi": "gurobipy"}[name])
 
 
@@ -28,13 +28,15 @@ def _environment() -> Any:
 
 
 def read_by(name: str, path: Path) -> QCQP:
-    """What a program finds in a file. The quadratic objective, which SCIP makes a constraint, and ranges, which
-    Gurobi makes variables, are put back."""
+    """Return the problem that a program reads from a file.
+
+    The quadratic objective, which SCIP makes a constraint, and ranges, which Gurobi makes variables, are restored.
+    """
     return _scip_reads(path) if name == "scip" else _gurobi_reads(path)
 
 
 def written_by(name: str, problem: QCQP, path: Path) -> None:
-    """Have a program write a problem: SCIP one with a linear objective, Gurobi one without ranges."""
+    """Write a problem with a program: SCIP with a linear objective, Gurobi without ranges."""
     if name == "scip":
         _scip_writes(problem, path)
     else:
@@ -42,8 +44,11 @@ def written_by(name: str, problem: QCQP, path: Path) -> None:
 
 
 def assert_agree(first: QCQP, second: QCQP) -> None:
-    """The same problem up to rounding, to be matched by names; a range may be two constraints, a variable without terms
-    and a constraint without sides may be missing, and a variable Constant may stand for it."""
+    """Assert that two problems are the same up to rounding, matched by names.
+
+    A range may be two constraints, a variable without terms and a constraint without sides may be missing, and a
+    variable Constant may represent the constant.
+    """
     x, rows = (
         _names(first.variable_names, "x", first.n_variables),
         _names(first.constraint_names, "c", first.n_constraints),
@@ -57,39 +62,39 @@ def assert_agree(first: QCQP, second: QCQP) -> None:
     assert second.sense == first.sense
     for one, two in ((first.x_lower, second.x_lower), (first.x_upper, second.x_upper)):
         close(two[[others[name] for name in shared]], one[[x.index(name) for name in shared]])
-    at = points(first)
-    there = np.ones((len(at), second.n_variables))
-    there[:, [others[name] for name in shared]] = at[:, [x.index(name) for name in shared]]
-    close(second.objective(there), first.objective(at))
-    values, other_values = first.values(at), second.values(there)
+    sample = points(first)
+    other_sample = np.ones((len(sample), second.n_variables))
+    other_sample[:, [others[name] for name in shared]] = sample[:, [x.index(name) for name in shared]]
+    close(second.objective(other_sample), first.objective(sample))
+    values, other_values = first.values(sample), second.values(other_sample)
     matched = set()
     for r, name in enumerate(rows):
         sides = np.array([first.lower[r], first.upper[r]])
         if name in other_rows:
             k = other_rows[name]
             close(np.array([second.lower[k], second.upper[k]]), sides)
-            found = [k]
+            matches = [k]
         elif np.isfinite(sides).all():
-            found = [other_rows[f"{name}_lhs"], other_rows[f"{name}_rhs"]]
+            matches = [other_rows[f"{name}_lhs"], other_rows[f"{name}_rhs"]]
             close(
-                np.array([[second.lower[k], second.upper[k]] for k in found]),
+                np.array([[second.lower[k], second.upper[k]] for k in matches]),
                 np.array([[sides[0], np.inf], [-np.inf, sides[1]]]),
             )
         else:
             assert np.isinf(sides).all()
-            found = []
-        for k in found:
+            matches = []
+        for k in matches:
             close(other_values[:, k], values[:, r])
-        matched.update(found)
+        matched.update(matches)
     assert matched == {*range(second.n_constraints)}
 
 
-def close(found: NDArray[np.float64], right: NDArray[np.float64]) -> None:
-    np.testing.assert_allclose(found, right, rtol=1e-11, atol=1e-9)
+def close(actual: NDArray[np.float64], expected: NDArray[np.float64]) -> None:
+    np.testing.assert_allclose(actual, expected, rtol=1e-11, atol=1e-9)
 
 
-def _names(given: tuple[str, ...] | None, letter: str, count: int) -> tuple[str, ...]:
-    return given or tuple(f"{letter}{k + 1}" for k in range(count))
+def _names(names: tuple[str, ...] | None, letter: str, count: int) -> tuple[str, ...]:
+    return names or tuple(f"{letter}{k + 1}" for k in range(count))
 
 
 def _problem(
@@ -99,12 +104,12 @@ def _problem(
     terms: Terms,
     constant: float,
 ) -> QCQP:
-    """From terms (row, variable, second variable or None, coefficient); row 0 is the objective."""
+    """Return the problem of terms (row, variable, second variable or None, coefficient); row 0 is the objective."""
     index = {name: k for k, (name, _, _) in enumerate(variables)}
     sides, boxes = ([(low, high) for _, low, high in part] for part in (rows, variables))
     quadratic = [(r, index[i], index[j], value) for r, i, j, value in terms if j is not None]
     linear = [(r, index[i], value) for r, i, j, value in terms if j is None]
-    bounds = [[[_infinite(each[k]) for each in part] for k in (0, 1)] for part in (sides, boxes)]
+    bounds = [[[_infinite(pair[k]) for pair in part] for k in (0, 1)] for part in (sides, boxes)]
     return QCQP.from_terms(
         len(variables),
         sense=sense,  # type: ignore[arg-type]
@@ -121,7 +126,7 @@ def _problem(
 
 
 def _infinite(value: float) -> float:
-    """Both programs take 1e20 and more for infinite."""
+    """Return a bound as both programs read it, which is infinite from 1e20 on."""
     return float(np.copysign(np.inf, value)) if abs(value) >= 1e20 else value
 
 
@@ -150,7 +155,7 @@ def _scip_reads(path: Path) -> QCQP:
         terms += [(row, i.name, None, value) for i, value in linear]
     added = ("quadobjvar", "qmatrixvar")
     assert sum(value for r, name, _, value in terms if name in added) == 0
-    variables = [each for each in variables if each[0] not in added]
+    variables = [variable for variable in variables if variable[0] not in added]
     terms = [term for term in terms if term[1] not in added]
     return _problem(model.getObjectiveSense(), variables, rows, terms, model.getObjoffset())
 

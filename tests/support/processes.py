@@ -1,4 +1,4 @@
-"""Processes that have a mark in their environment, wherever they hang in the tree."""
+"""Processes that have a mark in their environment, wherever they are in the tree."""
 
 import contextlib
 import time
@@ -14,7 +14,7 @@ MARK = "QCQPBENCH_TEST_MARK"
 
 @contextlib.contextmanager
 def marking(mark: str) -> Iterator[None]:
-    """Let the processes that are started meanwhile have a mark: by fork servers of their own."""
+    """Give a mark to the processes that are started meanwhile, by fork servers of their own."""
     close_servers()
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv(MARK, mark)
@@ -23,22 +23,23 @@ def marking(mark: str) -> Iterator[None]:
 
 
 def marked(mark: str) -> dict[int, str]:
-    """Process ids and names of all that run with MARK=mark in their environment, zombies left out."""
-    found = {}
+    """Return ids and names of the processes with MARK=mark in their environment, zombies left out."""
+    names = {}
     for folder in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             if folder.name.isdigit() and f"{MARK}={mark}".encode() in (folder / "environ").read_bytes().split(b"\0"):
-                found[int(folder.name)] = (folder / "comm").read_text().strip()
-    return found
+                names[int(folder.name)] = (folder / "comm").read_text().strip()
+    return names
 
 
 def children(parent: int) -> list[int]:
-    found = []
+    """Return the ids of the children of a process."""
+    pids = []
     for folder in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             if folder.name.isdigit() and int((folder / "stat").read_text().rpartition(")")[2].split()[1]) == parent:
-                found.append(int(folder.name))
-    return found
+                pids.append(int(folder.name))
+    return pids
 
 
 def is_running(process: int) -> bool:
@@ -50,9 +51,11 @@ def is_running(process: int) -> bool:
 
 
 def none_left(mark: str, but: Iterable[int] = (), seconds: float = 20.0) -> dict[int, str]:
-    """What still runs with the mark once there was time to end, but for those that may, and our own fork servers."""
+    """Return the marked processes that do not end in time, except those in `but` and this process' fork servers."""
     deadline = time.monotonic() + seconds
-    may = {*but, *server_ids()}
-    while (left := {pid: name for pid, name in marked(mark).items() if pid not in may}) and time.monotonic() < deadline:
+    allowed = {*but, *server_ids()}
+    while left := {pid: name for pid, name in marked(mark).items() if pid not in allowed}:
+        if time.monotonic() > deadline:
+            break
         time.sleep(0.02)
     return left

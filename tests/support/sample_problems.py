@@ -1,4 +1,4 @@
-"""QCQPs to write and read again, for the tests of all formats."""
+"""QCQPs that the tests of all formats write and read."""
 
 import numpy as np
 from hypothesis import strategies as st
@@ -8,16 +8,17 @@ from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.metadata import BestKnown, Bound, Metadata
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
-# What is hard to write exactly.
+# Numbers that are hard to write exactly.
 edges = st.one_of(finite, st.sampled_from([-0.0, 5e-324, -5e-324, 2.0**-1040, 1.7976931348623157e308, 0.1]))
-# What other programs compute with as well.
+# Numbers with which other programs compute reliably.
 tame = st.one_of(st.integers(-9, 9).map(float), st.floats(-1e4, 1e4).map(lambda value: round(value, 6)))
-# Words that every format takes for names.
+# Words that every format accepts as names.
 words = st.from_regex(r"[a-df-z][a-z0-9_]{2,6}", fullmatch=True).map(lambda word: f"{word}_")
 
 
 @st.composite
 def ranges(draw: st.DrawFn, count: int, bounds: st.SearchStrategy[float] = edges) -> tuple[list[float], list[float]]:
+    """Draw lower and upper bounds, some of them infinite."""
     pairs = [sorted((draw(bounds), draw(bounds))) for _ in range(count)]
     pairs = [[draw(st.sampled_from([low, -np.inf])), draw(st.sampled_from([high, np.inf]))] for low, high in pairs]
     return [low for low, _ in pairs], [high for _, high in pairs]
@@ -25,6 +26,7 @@ def ranges(draw: st.DrawFn, count: int, bounds: st.SearchStrategy[float] = edges
 
 @st.composite
 def metadata(draw: st.DrawFn, *shape: int) -> Metadata:
+    """Draw metadata with a reference of this shape."""
     number = st.floats(allow_nan=False)
     reference = np.array(draw(st.lists(edges, min_size=int(np.prod(shape)), max_size=int(np.prod(shape)))))
     return Metadata(
@@ -45,7 +47,7 @@ def qcqps(
     names: st.SearchStrategy[str] = words,
     least: int = 1,
 ) -> QCQP:
-    """Problems of a few variables, at least `least`."""
+    """Draw problems of `least` to 4 variables."""
     n, c = draw(st.integers(least, 4)), draw(st.integers(0, 3))
     products = st.tuples(st.integers(0, c), *[st.integers(0, n - 1)] * 2).map(lambda t: (t[0], max(t[1:]), min(t[1:])))
     quadratic = draw(st.dictionaries(products, entries, max_size=8)) if n else {}
@@ -102,18 +104,19 @@ TINY = {
 
 
 def larger(form: str, spec: str = "covariance_perceptron[m=50,load=0.5]") -> QCQP:
-    """A task as a QCQP."""
+    """Return an encoded task."""
     task = problem(spec)
     assert isinstance(task, MaxMargin)
     return formulation(form).encode(task)
 
 
 def points(first: QCQP, count: int = 3) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    """Return random points of a problem."""
     return np.random.default_rng(7).standard_normal((count, first.n_variables))
 
 
 def assert_same(first: QCQP, second: object) -> None:
-    """The same problem to the last bit, and so the same values."""
+    """Assert that two problems have the same id and the same values."""
     assert isinstance(second, QCQP)
     assert second.id == first.id
     with np.errstate(all="ignore"):

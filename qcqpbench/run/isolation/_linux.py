@@ -8,6 +8,7 @@ import os
 import random
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,17 +18,28 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def descendants(ancestor: int) -> list[int]:
+    """Return the processes below a process in the tree, zombies left out."""
     parents: dict[int, int] = {}
     for folder in _process_ids():
         with contextlib.suppress(OSError, ValueError):
             state, parent = _stat_fields(f"/proc/{folder}/stat")[:2]
             if state != "Z":
                 parents[int(folder)] = int(parent)
-    found, new = set[int](), {ancestor}
-    while new:
-        new = {pid for pid, parent in parents.items() if parent in new}
-        found |= new
-    return sorted(found)
+    below, generation = set[int](), {ancestor}
+    while generation:
+        generation = {pid for pid, parent in parents.items() if parent in generation}
+        below |= generation
+    return sorted(below)
+
+
+def children(parent: int) -> list[int]:
+    """Return the children of a process, those of all its threads, also adopted ones and zombies."""
+    pids: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{parent}/task"):  # noqa: PTH208
+            with contextlib.suppress(OSError):
+                pids += map(int, Path(f"/proc/{parent}/task/{thread}/children").read_text(encoding="ascii").split())
+    return pids
 
 
 def _process_ids() -> list[str]:
@@ -35,12 +47,13 @@ def _process_ids() -> list[str]:
 
 
 def _stat_fields(path: str) -> list[str]:
-    """The fields after the name, which may hold spaces and brackets: state, parent, …"""
+    """Return the fields of a stat file after the name, which may hold spaces and brackets: state, parent and so on."""
     with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
         return file.read().rpartition(")")[2].split()
 
 
 def process_name(pid: int) -> str:
+    """Return the name of a process, or a question mark if it is gone."""
     try:
         return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
@@ -48,7 +61,7 @@ def process_name(pid: int) -> str:
 
 
 def resident_bytes(pid: int, shared: bool) -> int:
-    """Bytes in memory, with or without those of files and shared memory."""
+    """Return the bytes of a process in memory, with or without those of files and shared memory."""
     try:
         with open(f"/proc/{pid}/statm", encoding="ascii") as file:  # noqa: PTH123
             _, resident, common = map(int, file.read().split()[:3])
@@ -66,20 +79,55 @@ def thread_ticks(pid: int) -> Iterator[tuple[int, int]]:
                 yield int(thread), int(fields[11]) + int(fields[12])
 
 
+def process_state(pid: int) -> str:
+    """Return the state letter of a process, such as R, S or T; empty if it is gone."""
+    try:
+        return _stat_fields(f"/proc/{pid}/stat")[0]
+    except (OSError, IndexError):
+        return ""
+
+
+def thread_ids() -> set[str]:
+    """Return the system's threads of this process, also those that Python does not know."""
+    try:
+        return set(os.listdir("/proc/self/task"))  # noqa: PTH208
+    except OSError:
+        return set()
+
+
+def is_busy(thread: str) -> bool:
+    """Return whether a thread of this process runs or wants to."""
+    try:
+        return _stat_fields(f"/proc/self/task/{thread}/stat")[0] == "R"
+    except (OSError, IndexError):
+        return False
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process and all its threads; 0 if it is gone or the system does not say."""
+    try:
+        # The system's number for the CPU clock of another process.
+        return time.clock_gettime((~pid << 3) | 2)
+    except OSError:
+        return 0.0
+
+
 def prctl(option: int, value: int) -> None:
+    """Set an attribute of this process."""
     if IS_LINUX:
         ctypes.CDLL(None).prctl(option, value)
 
 
 def claim_cpus(count: int) -> tuple[set[int], list[int]]:
-    """Return CPUs that no other claim of this user has, as long as there are enough, and the locked files that say so.
+    """Return CPUs that no other process of this user has claimed, and the locked files of the claims.
 
-    Without CPUs to choose from, or with a quota that is no more than `count`, there is nothing to claim.
+    If there are too few, some are shared. There is nothing to claim without CPUs to choose from, or with a quota of no
+    more than `count`.
     """
     if not IS_LINUX or count >= min(len(os.sched_getaffinity(0)), _cpu_quota()):
         return set(), []
     claimed, claims = set[int](), list[int]()
-    # In any order: in containers that do not see each other's claims, all would begin with the same CPU.
+    # In random order: containers that do not see each other's claims would all begin with the same CPU.
     allowed = sorted(os.sched_getaffinity(0), key=lambda cpu: (_is_second(cpu), random.random()))
     with contextlib.suppress(OSError):
         folder = Path(tempfile.gettempdir(), f"qcqpbench-cpus-{os.getuid()}")
@@ -109,7 +157,7 @@ def _is_second(cpu: int) -> bool:
 
 
 def _cpu_quota() -> float:
-    """Return how many CPUs' time the container may use, by the clock and not by number."""
+    """Return how many CPUs' time the quota of the container allows; infinite without a quota."""
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
         return float(quota) / float(period)

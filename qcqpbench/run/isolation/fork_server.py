@@ -1,9 +1,10 @@
-"""The fork server: a process that has imported the core and forks the processes that run and judge.
+"""The fork server: a process that has imported the core and forks the processes that run solvers and verify points.
 
 Importing NumPy and SciPy takes half a second, a fork some milliseconds. No code of a solver or a plug-in ever runs in
 the server, so a process forked from it is as clean as a new one. There is a server for each number of BLAS threads,
 which BLAS reads when it is loaded; the rest of the environment, the import path and the working directory are the
-driver's at the time of the fork.
+driver's at the time of the fork. The server adopts and kills the processes that a killed supervisor leaves behind, and
+ends everything it has forked when the driver closes the connection or dies.
 """
 
 import atexit
@@ -21,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -30,9 +32,11 @@ from typing import IO, Any, NoReturn
 
 from qcqpbench.errors import QcqpbenchError
 
+from ._linux import PR_SET_CHILD_SUBREAPER, children, prctl
 from .supervisor import supervise, wake_at_death_of_parent
 
-# Of the processes' environment: the supervisor's folder, by which what outlives a killed supervisor is found.
+# A variable in the processes' environment: the supervisor's folder, by which the driver finds what outlives a killed
+# supervisor, should the fork server be gone too.
 MARK = "QCQPBENCH_WORKER"
 _THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -48,14 +52,21 @@ sys.path[:] = json.loads(sys.argv[1])
 from qcqpbench.run.isolation.fork_server import serve
 serve(int(sys.argv[2]))
 """
-# What its children need; nothing of qcqpbench.solvers and qcqpbench.problems. Most solvers use scipy.optimize, and none
-# of them shall seem slower than the others because it was the one to import it.
-_IMPORTS = ("qcqpbench.run.isolation.solver_process", "qcqpbench.run.isolation.verifier_process", "scipy.optimize")
+# Needed by its children; nothing of qcqpbench.solvers and qcqpbench.problems. Most solvers use scipy.optimize, and none
+# of them must seem slower than the others because it was the one to import it.
+_IMPORTS = (
+    "qcqpbench.run.isolation.roles.solver_process",
+    "qcqpbench.run.isolation.roles.verifier_process",
+    "scipy.optimize",
+)
 _MARK_CHARACTERS = 40
 _START_TRIES = 10
 _READY_SECONDS = 300.0
-_FORK_SECONDS = 60.0
-_END_SECONDS = 1.0
+_FORK_SECONDS = 20.0
+_END_SECONDS = 5.0
+# For a server that is told to end to clean up behind supervisors that were killed.
+_CLEAN_UP_SECONDS = 20.0
+_CLEAN_UP_POLL_SECONDS = 0.005
 _HEADER = struct.Struct("<q")
 _MAX_FILES = 8
 
@@ -88,7 +99,7 @@ class ForkRequest:
 
     role     the module whose `serve` it runs
     folder   an empty folder that it shares with its supervisor and with the driver; its name is the mark
-    cpus     what to bind it to; empty for no binding
+    cpus     the CPUs to bind it to; empty for no binding
     """
 
     role: str
@@ -98,19 +109,19 @@ class ForkRequest:
 
 @dataclass(frozen=True)
 class _Surroundings:
-    """What a process takes over from the driver."""
+    """The driver's environment and import path, which a process takes over."""
 
     environment: dict[str, str]
     import_path: tuple[str, ...]
 
 
-def fork(threads: int, request: ForkRequest, control: int, pipe: int, heartbeat: int) -> ForkedProcess:
+def fork(threads: int, request: ForkRequest, control: int, pipe: int, page: int) -> ForkedProcess:
     """Fork a process and its supervisor from the server for that number of threads; return the supervisor.
 
     Parameters
     ----------
-    control, pipe, heartbeat
-        Open files: the supervisor's connection to the driver, the process' own, and memory shared with the supervisor.
+    control, pipe, page
+        Open files: the supervisor's connection to the driver, the process' own, and memory of the control page.
     """
     message = _describe_fork(request, threads)
     directory = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -118,9 +129,9 @@ def fork(threads: int, request: ForkRequest, control: int, pipe: int, heartbeat:
         for _ in range(_START_TRIES):
             server = _server(threads)
             try:
-                return server.fork(message, (control, pipe, heartbeat, directory))
+                return server.fork(message, (control, pipe, page, directory))
             except (OSError, EOFError):
-                # Somebody has killed or stopped it.
+                # It was killed or stopped.
                 server.close()
     finally:
         os.close(directory)
@@ -129,11 +140,11 @@ def fork(threads: int, request: ForkRequest, control: int, pipe: int, heartbeat:
 
 @atexit.register
 def close_servers() -> None:
-    """End all fork servers of this process; what they have forked ends with them."""
+    """End all fork servers of this process, and what they have forked."""
     with _lock:
         for process, threads in list(_servers):
             server = _servers.pop((process, threads))
-            # A fork of this process has the server in its list too, but not as its own.
+            # A fork of this process has the server in its list too, but did not start it.
             if process == os.getpid():
                 server.close()
 
@@ -159,17 +170,17 @@ class _Server:
     """A fork server, seen from the driver."""
 
     def __init__(self, threads: int) -> None:
-        self._socket, theirs = socket.socketpair()
+        self._socket, servers_end = socket.socketpair()
         self._lock = threading.Lock()
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (open as long as the server runs)
         paths = json.dumps([os.path.abspath(path) for path in sys.path])  # noqa: PTH100
-        # Its children write their own mark over this one.
+        # Its children overwrite this mark.
         environment = os.environ | _thread_variables(threads) | {MARK: "-" * _MARK_CHARACTERS}
-        with theirs:
+        with servers_end:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM, paths, str(theirs.fileno())],
+                [sys.executable, "-c", _PROGRAM, paths, str(servers_end.fileno())],
                 env=environment,
-                pass_fds=(theirs.fileno(),),
+                pass_fds=(servers_end.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 # Not the driver's: a server that was stopped would hold it open.
@@ -191,7 +202,7 @@ class _Server:
         if self._process.returncode > 0:
             # It was not killed, so it will not do better.
             self._log.seek(0)
-            lines = self._log.read().decode(errors="replace").strip().splitlines() or ["it does not say why"]
+            lines = self._log.read().decode(errors="replace").strip().splitlines() or ["it gives no reason"]
             self.close()
             raise QcqpbenchError(f"a worker process died at its start: {lines[-1]}")
         raise EOFError
@@ -217,6 +228,8 @@ class _Server:
 
     def _end(self) -> None:
         self._socket.close()
+        # It may have been stopped, and has orphans to kill before it ends.
+        self._process.send_signal(signal.SIGCONT)
         # A server whose imports have failed is about to end by itself, and its exit code is wanted.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_SECONDS)
@@ -237,15 +250,54 @@ def _server(threads: int) -> _Server:
         return _servers[key]
 
 
+class _Children:
+    """The supervisors that this server has forked, and orphans of killed supervisors, which the system gives to it."""
+
+    def __init__(self) -> None:
+        self._supervisors: set[int] = set()
+
+    def add(self, supervisor: int) -> None:
+        self._supervisors.add(supervisor)
+
+    def reap(self, *_: object) -> None:
+        """Reap children that have ended, and kill all orphans: their supervisor was killed before it could."""
+        with contextlib.suppress(ChildProcessError):
+            while process := os.waitpid(-1, os.WNOHANG)[0]:
+                self._supervisors.discard(process)
+        orphans = set(children(os.getpid())) - self._supervisors
+        for process in orphans:
+            with contextlib.suppress(OSError):
+                os.kill(process, signal.SIGKILL)
+
+    def end(self) -> None:
+        """Let the supervisors end what they supervise, then kill what is left; return when nothing is."""
+        now = time.monotonic()
+        give_up, lose_patience = now + _CLEAN_UP_SECONDS, now + _CLEAN_UP_SECONDS / 2
+        for supervisor in self._supervisors:
+            with contextlib.suppress(OSError):
+                os.kill(supervisor, signal.SIGTERM)
+        while children(os.getpid()) and time.monotonic() < give_up:
+            if time.monotonic() > lose_patience:
+                self._supervisors.clear()
+            for supervisor in self._supervisors:
+                # It may have been stopped.
+                with contextlib.suppress(OSError):
+                    os.kill(supervisor, signal.SIGCONT)
+            self.reap()
+            time.sleep(_CLEAN_UP_POLL_SECONDS)
+
+
 def serve(connection: int) -> NoReturn:
-    """Fork as the driver asks for it, until it closes the connection or dies."""
-    driver = os.getppid()
+    """Fork as the driver asks for it, until it closes the connection or dies; then end everything that was forked."""
+    driver, supervisors = os.getppid(), _Children()
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGCONT, lambda *_: os._exit(0) if os.getppid() != driver else None)
-    signal.signal(signal.SIGCHLD, _reap)
-    wake_at_death_of_parent()
     channel = socket.socket(fileno=connection)
+    # The loop below then finds the connection closed.
+    signal.signal(signal.SIGCONT, lambda *_: channel.close() if os.getppid() != driver else None)
+    signal.signal(signal.SIGCHLD, supervisors.reap)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    wake_at_death_of_parent()
     mark = _address_of_mark()
     for name in _IMPORTS:
         importlib.import_module(name)
@@ -259,30 +311,33 @@ def serve(connection: int) -> NoReturn:
             if len(header) < _HEADER.size:
                 break
             content = json.loads(_receive(channel, _HEADER.unpack(header)[0]))
-            # Not reaped before it has a handle.
+            # Neither reaped before it has a handle, nor taken for an orphan.
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
             process = os.fork()
             if process == 0:
                 channel.close()
                 _become(ForkRequest(**content["request"]), _Surroundings(**content["surroundings"]), mark, files)
+            supervisors.add(process)
             handle = os.pidfd_open(process)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
             for file in files:
                 os.close(file)
             socket.send_fds(channel, [_HEADER.pack(process)], [handle])
             os.close(handle)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    supervisors.end()
     os._exit(0)
 
 
 def _become(request: ForkRequest, surroundings: _Surroundings, mark: int, files: Sequence[int]) -> NoReturn:
-    """Be the supervisor of a process, and in a fork of that, the process."""
+    """Become the supervisor of a process, and in a fork of that, the process."""
     code = 1
     try:
         for number in (signal.SIGCONT, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
         os.setsid()
-        control, pipe, heartbeat, directory = files
+        control, pipe, page, directory = files
         os.fchdir(directory)
         os.close(directory)
         _write_mark(mark, surroundings.environment[MARK])
@@ -291,9 +346,9 @@ def _become(request: ForkRequest, surroundings: _Surroundings, mark: int, files:
         sys.path[:] = surroundings.import_path
         importlib.invalidate_caches()
         folder = Path(request.folder)
-        board = supervise(Connection(control), pipe, heartbeat, folder, set(request.cpus))
+        phases = supervise(Connection(control), pipe, page, folder, set(request.cpus))
         role: Any = importlib.import_module(request.role)
-        role.serve(pipe, board, folder)
+        role.serve(pipe, phases, folder)
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -326,9 +381,3 @@ def _receive(channel: socket.socket, size: int) -> bytes:
             raise OSError("the driver is gone")
         data += block
     return bytes(data)
-
-
-def _reap(*_: object) -> None:
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass

@@ -1,8 +1,8 @@
 """Messages between the driver and its child processes.
 
-The driver's requests are pickled: the driver trusts itself. What comes back from a process that has run a solver's code
-is never unpickled: a reply is JSON and arrays of float64, of limited size. It carries the id of the request, which the
-driver draws at random, and the number of the process that was asked.
+The driver's requests are pickled: the driver trusts itself. A reply of a process that has run a solver's code is never
+unpickled: it is JSON and arrays of float64, and the driver checks its sizes. It carries the id of the request, which
+the driver draws at random, and the number of the process that was asked.
 """
 
 import contextlib
@@ -13,19 +13,23 @@ import pickle
 import secrets
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from qcqpbench.catalog.registry import FamilyFacts, ProblemFacts
 from qcqpbench.catalog.solver import Solver, SolverFacts
 from qcqpbench.catalog.spec import ParameterFacts
 from qcqpbench.catalog.status import Availability, Scope, Termination
+from qcqpbench.errors import MAX_MESSAGE_CHARACTERS, describe_error
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.qcqp import QCQP
-from qcqpbench.run.proposal import Proposal
+from qcqpbench.run.proposal import MAX_TRACE_POINTS, Proposal, plain_details
+
+from .shared_state import TAIL_BYTES
 
 Array = NDArray[np.float64]
 
@@ -33,8 +37,19 @@ Array = NDArray[np.float64]
 GRACE_SECONDS = 0.3
 # The least time to build a problem, which may include the first import of a large package.
 BUILD_SECONDS = 30.0
-# To import a solver and to make or read the problem; to judge a point; to answer any other request.
+# To import a solver and to make or read the problem; to evaluate a point; to answer any other request.
 PREPARE_SECONDS = 300.0
+# To look at what a run has left behind, to clean up, and to send the reply.
+FINISH_SECONDS = 30.0
+# Of a solver that raises when it is asked for its version.
+UNKNOWN_VERSION = "unknown"
+# A reply is checked against these limits where it arrives: a solver can send one of its own.
+MAX_FILES = 20
+MAX_REPORTED_POINTS = 1000
+_MAX_NOTES = 10
+_MAX_NAME_CHARACTERS = 1000
+_MAX_FACT_CHARACTERS = 10_000
+_MAX_COUNT = 1 << 63
 _MAX_FRAME_BYTES = 1 << 30
 _SIZE = struct.Struct("<q")
 _CHUNK_BYTES = 1 << 20
@@ -65,9 +80,10 @@ class RunRequest:
 
 @dataclass(frozen=True)
 class DescribeRequest:
-    """A request for the facts about a solver."""
+    """A request for plain facts about a plug-in: a solver or a family by its name or spec, problems by their specs."""
 
-    solver: str
+    kind: Literal["solver", "family", "problem"]
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -80,7 +96,7 @@ class MakeRequest:
 
 @dataclass(frozen=True)
 class VerifyRequest:
-    """A request to judge a proposal."""
+    """A request to evaluate a proposal."""
 
     problem: MaxMargin | QCQP | str
     problem_id: str | None
@@ -96,10 +112,10 @@ Request = RunRequest | DescribeRequest | MakeRequest | VerifyRequest
 class RunReply:
     """A worker's reply to a run request.
 
-    output   the end of what the solver printed
+    output   the end of the solver's output
     files    names of files it left in its working directory
     notes    misbehaviour: too many threads, processes left behind, state left changed, too much memory
-    fresh    the next run needs a new process
+    fresh    whether the next run needs a new process
     """
 
     proposal: Proposal
@@ -111,7 +127,7 @@ class RunReply:
 
 
 class ProtocolError(Exception):
-    """A message that is not what the protocol allows; the process that sent it cannot be used any more."""
+    """A message that the protocol does not allow; the process that sent it cannot be used any more."""
 
 
 @dataclass(frozen=True)
@@ -132,20 +148,18 @@ class Message:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Message":
-        try:
+        with _readable("a reply"):
             (length,) = _SIZE.unpack_from(data)
             place = _SIZE.size + length
             header = json.loads(data[_SIZE.size : place])
             arrays: dict[str, Array] = {}
             for name, shape in header["arrays"].items():
-                size = math.prod(shape)
                 if not all(isinstance(axis, int) and axis >= 0 for axis in shape):
-                    raise ValueError("a shape is wrong")
+                    raise ValueError(f"a shape must hold whole numbers, got {shape!r:.100}")
+                size = math.prod(shape)
                 arrays[str(name)] = np.frombuffer(data, "<f8", size, place).reshape(shape).astype(np.float64)
                 place += 8 * size
             return cls(str(header["id"]), int(header["process"]), dict(header["content"]), arrays)
-        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError, struct.error) as error:
-            raise ProtocolError(f"sent a reply that cannot be read: {type(error).__name__}") from error
 
 
 def encode_reply(id: str, reply: RunReply) -> bytes:
@@ -169,70 +183,134 @@ def encode_reply(id: str, reply: RunReply) -> bytes:
 
 
 def decode_reply(message: Message) -> RunReply:
-    """Return the reply that a message holds; a wrong value in it raises ProtocolError."""
-    content, arrays = message.content, message.arrays
-    try:
-        claims: dict[str, Any] = {
-            name: _optional(float, content[name])
-            for name in ("objective", "bound", "build_seconds", "solve_seconds", "cpu_seconds")
-        }
-        details = {
-            str(key): value if isinstance(value, str) else float(value) for key, value in content["details"].items()
-        }
+    """Return the reply that a message holds, its texts cut to their limits; raise ProtocolError for a wrong value."""
+    content = message.content
+    with _readable("a reply"):
         return RunReply(
-            Proposal(
-                termination=Termination.named(content["termination"]),
-                x=arrays.get("x"),
-                multipliers=arrays.get("multipliers"),
-                iterations=_optional(int, content["iterations"]),
-                message=str(content["message"]),
-                details=details,
-                trace=tuple((float(at), arrays[f"trace {k}"]) for k, at in enumerate(content["seconds"])),
-                use_reported=bool(content["use_reported"]),
-                **claims,
-            ),
-            peak_memory_bytes=int(content["peak_memory_bytes"]),
-            output=str(content["output"]),
-            files=tuple(map(str, content["files"])),
-            notes=tuple(map(str, content["notes"])),
+            _decode_proposal(content, message.arrays),
+            peak_memory_bytes=_count(content["peak_memory_bytes"]),
+            output=str(content["output"])[-TAIL_BYTES:],
+            files=_texts(content["files"], MAX_FILES + 1),
+            notes=_texts(content["notes"], _MAX_NOTES),
             fresh=bool(content["fresh"]),
         )
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
-        raise ProtocolError(f"sent a reply that cannot be read: {type(error).__name__}") from error
 
 
-def encode_facts(id: str, facts: SolverFacts) -> bytes:
-    """Return the bytes of a reply to a describe request."""
-    content = asdict(facts) | {"scope": str(facts.scope), "availability": str(facts.availability)}
-    return Message(id, os.getpid(), content).to_bytes()
+def _decode_proposal(content: Mapping[str, Any], arrays: Mapping[str, Array]) -> Proposal:
+    iterations = _optional(int, content["iterations"])
+    seconds = list(content["seconds"])
+    if len(seconds) > MAX_TRACE_POINTS:
+        raise ValueError(f"a trace must have at most {MAX_TRACE_POINTS} points")
+    return Proposal(
+        termination=Termination.named(content["termination"]),
+        x=arrays.get("x"),
+        objective=_optional(float, content["objective"]),
+        bound=_optional(float, content["bound"]),
+        iterations=iterations if iterations is not None and abs(iterations) < _MAX_COUNT else None,
+        multipliers=arrays.get("multipliers"),
+        message=str(content["message"])[: 2 * MAX_MESSAGE_CHARACTERS],
+        details=plain_details(content["details"]),
+        trace=tuple((_seconds(at), arrays[f"trace {k}"]) for k, at in enumerate(seconds)),
+        use_reported=bool(content["use_reported"]),
+        build_seconds=_optional(_seconds, content["build_seconds"]),
+        solve_seconds=_optional(_seconds, content["solve_seconds"]),
+        cpu_seconds=_optional(_seconds, content["cpu_seconds"]),
+    )
 
 
-def decode_facts(message: Message) -> SolverFacts:
-    """Return the facts that a message holds."""
+@contextlib.contextmanager
+def _readable(what: str) -> Iterator[None]:
+    """Turn whatever wrong content raises into a ProtocolError."""
     try:
-        content = dict(message.content)
-        content |= {"scope": Scope.named(content["scope"]), "availability": Availability.named(content["availability"])}
-        for name in ("name", "spec", "version", "drives", "citation", "reason"):
-            content[name] = str(content[name])
-        content |= {name: float(content[name]) for name in ("tolerance", "accuracy")}
-        content["takes_qcqps"] = bool(content["takes_qcqps"])
-        content["formulation"] = _optional(str, content["formulation"])
-        content["parameters"] = tuple(
-            ParameterFacts(str(each["name"]), str(each["type"]), _scalar(each["default"]))
-            for each in content["parameters"]
+        yield
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError, struct.error) as error:
+        raise ProtocolError(f"sent {what} that cannot be read: {describe_error(error)}") from error
+
+
+def _seconds(value: Any) -> float:
+    seconds = float(value)
+    if not 0.0 <= seconds < math.inf:
+        raise ValueError(f"times must be finite and not negative, got {seconds} s")
+    return seconds
+
+
+def _count(value: Any) -> int:
+    count = int(value)
+    if not 0 <= count < _MAX_COUNT:
+        raise ValueError(f"a number of bytes must be from 0 to 2^63, got {count:.3g}")
+    return count
+
+
+def _texts(values: Any, max_count: int) -> tuple[str, ...]:
+    return tuple(str(value)[:_MAX_NAME_CHARACTERS] for value in list(values)[:max_count])
+
+
+def encode_facts(id: str, facts: Sequence[Any]) -> bytes:
+    """Return the bytes of a reply to a describe request."""
+    return Message(id, os.getpid(), {"facts": facts}).to_bytes()
+
+
+def plain_solver_facts(facts: SolverFacts) -> dict[str, Any]:
+    """Return the facts about a solver as plain values."""
+    return asdict(facts) | {"scope": str(facts.scope), "availability": str(facts.availability)}
+
+
+def decode_solver_facts(content: Mapping[str, Any]) -> SolverFacts:
+    """Return the facts about a solver that a message holds."""
+    with _readable("facts"):
+        return SolverFacts(
+            **{name: _fact(content[name]) for name in ("name", "spec", "version", "drives", "citation", "reason")},
+            scope=Scope.named(content["scope"]),
+            takes_qcqps=bool(content["takes_qcqps"]),
+            formulation=_optional(_fact, content["formulation"]),
+            availability=Availability.named(content["availability"]),
+            tolerance=float(content["tolerance"]),
+            accuracy=float(content["accuracy"]),
+            parameters=_decode_parameters(content["parameters"]),
         )
-        return SolverFacts(**content)
-    except (ValueError, TypeError, KeyError) as error:
-        raise ProtocolError(f"sent facts that cannot be read: {type(error).__name__}") from error
 
 
-def encode_error(id: str, message: str, fatal: bool = False) -> bytes:
-    """Return the bytes of a reply that says why a request could not be served; a fatal error ends the whole run."""
-    return Message(id, os.getpid(), {"error": message, "fatal": fatal}).to_bytes()
+def decode_family_facts(content: Mapping[str, Any]) -> FamilyFacts:
+    """Return the facts about a problem family that a message holds."""
+    with _readable("facts"):
+        return FamilyFacts(
+            name=_fact(content["name"]),
+            about=_fact(content["about"]),
+            stored=bool(content["stored"]),
+            parameters=_decode_parameters(content["parameters"]),
+        )
+
+
+def decode_problem_facts(content: Mapping[str, Any]) -> ProblemFacts:
+    """Return the facts about a problem that a message holds."""
+    with _readable("facts"):
+        return ProblemFacts(
+            spec=_fact(content["spec"]),
+            parameters={_fact(name): _scalar(value) for name, value in content["parameters"].items()},
+        )
+
+
+def _decode_parameters(parameters: Any) -> tuple[ParameterFacts, ...]:
+    return tuple(
+        ParameterFacts(_fact(content["name"]), _fact(content["type"]), _scalar(content["default"]))
+        for content in parameters
+    )
+
+
+def _fact(value: Any) -> str:
+    text = str(value)
+    if len(text) > _MAX_FACT_CHARACTERS:
+        raise ValueError(f"a fact must have at most {_MAX_FACT_CHARACTERS} characters, got {len(text)}")
+    return text
+
+
+def encode_error(id: str, message: str, other_version: bool = False) -> bytes:
+    """Return the bytes of a reply with the reason why a request could not be served."""
+    return Message(id, os.getpid(), {"error": message, "other_version": other_version}).to_bytes()
 
 
 def _scalar(value: Any) -> str | float | bool | None:
-    return value if value is None or isinstance(value, str | int | float) else str(value)
+    return value if value is None or isinstance(value, int | float) else _fact(value)
 
 
 def _optional(kind: Any, value: Any) -> Any:
@@ -270,7 +348,7 @@ class Channel:
         return frame
 
     def poll(self) -> bytes | None:
-        """Take what has arrived, without waiting; return a frame once it is complete."""
+        """Take the bytes that have arrived, without waiting; return a frame once it is complete."""
         with contextlib.suppress(BlockingIOError):
             while (frame := self._frame()) is None:
                 self._read(socket.MSG_DONTWAIT)

@@ -1,7 +1,6 @@
-"""A child process with its supervisor, as the driver sees them: start, ask, interrupt, stop."""
+"""The driver's side of a child process with its supervisor: start, ask, interrupt, stop."""
 
 import contextlib
-import math
 import os
 import shutil
 import signal
@@ -16,9 +15,11 @@ from typing import Any, Literal
 
 from qcqpbench.errors import QcqpbenchError, require
 
+from ._linux import cpu_seconds
 from .fork_server import MARK, ForkedProcess, ForkRequest, fork
 from .protocol import Channel, Message, ProtocolError, Request, new_id, pack_request
-from .supervisor import PHASES, PREPARING, Ended, Heartbeat
+from .shared_state import PHASES, PREPARING, ControlPage, Limits, Usage
+from .supervisor import Ended
 
 _START_TRIES = 10
 _TICK_SECONDS = 1.0
@@ -26,8 +27,13 @@ _TICK_SECONDS = 1.0
 _MISSED_TICKS = 10
 _SEND_SECONDS = 60.0
 _END_SECONDS = 10.0
+_READY_SECONDS = 60.0
+# For the supervisor to enforce the limits of a request; after it the driver does.
+_ENFORCE_SECONDS = 60.0
+# CPU time that a process may use between two requests; one that used more works on behind the clock's back.
+_MAX_IDLE_CPU_SECONDS = 0.05
 
-Role = Literal["qcqpbench.run.isolation.solver_process", "qcqpbench.run.isolation.verifier_process"]
+Role = Literal["qcqpbench.run.isolation.roles.solver_process", "qcqpbench.run.isolation.roles.verifier_process"]
 
 
 class StoppedError(Exception):
@@ -35,23 +41,27 @@ class StoppedError(Exception):
 
 
 class SupervisedProcess:
-    """A process of a role, started when it is first asked, and its supervisor.
+    """A process of a role and its supervisor. It is started at the first request.
 
     role      the module that serves the requests
-    cpus      what to bind it to; empty for no binding
+    cpus      the CPUs to bind it to; empty for no binding
     threads   BLAS and OpenMP threads
     """
 
     def __init__(self, role: Role, cpus: set[int], threads: int) -> None:
         self.role, self.cpus, self.threads = role, cpus, threads
-        # The process that runs the solver; 0 before it has said so.
+        # Of the child process; 0 before its first message.
         self.process_id = 0
+        # Seen by the supervisor during the last request.
+        self.usage = Usage()
         self._interrupted = False
         self._starting = threading.Lock()
         self._supervisor: ForkedProcess | None = None
         self._channel: Channel | None = None
         self._control: Connection | None = None
-        self._heartbeat: Heartbeat | None = None
+        self._page: ControlPage | None = None
+        self._requests = 0
+        self._cpu_seconds = 0.0
         self._folder: str | None = None
         self._mark = ""
 
@@ -63,51 +73,65 @@ class SupervisedProcess:
     def ask(
         self,
         request: Request,
+        limits: Limits,
         read: Callable[[bytes], tuple[str, int | None, Any]],
         main: Mapping[str, Any] | None = None,
-        seconds: float = math.inf,
     ) -> Any | Ended:
         """Send a request and return what `read` makes of the reply, or how the process ended.
 
         Parameters
         ----------
+        limits
+            The supervisor enforces them until the reply has arrived.
         read
             Returns the id of the request, the process that replied (None if it does not matter) and the reply. Replies
             to other requests and of other processes are ignored.
         main
             How to import the user's script.
-        seconds
-            Time until the supervisor must have ended the process; after it the driver does.
         """
         id = new_id()
         data = pack_request(id, main, request)
+        if self._supervisor is not None and self._idle_cpu_seconds() > _MAX_IDLE_CPU_SECONDS:
+            self.stop()
         self._start()
-        channel, control = self._channel, self._control
-        assert channel is not None and control is not None
+        channel, control, page = self._channel, self._control, self._page
+        assert channel is not None and control is not None and page is not None
+        self._requests += 1
+        page.begin_request(self._requests, limits, cpu_seconds(self.process_id))
         with contextlib.suppress(OSError):
             # If it is dead, the supervisor says how it died.
             channel.send(data, _SEND_SECONDS)
-        answer = self._wait(channel, control, seconds, lambda frame: _matching(read(frame), id, self.process_id))
+        answer = self._wait(
+            channel,
+            control,
+            limits.total_seconds + _ENFORCE_SECONDS,
+            lambda frame: _matching(read(frame), id, self.process_id),
+        )
         if isinstance(answer, Ended):
             self.stop()
+        else:
+            self.usage = page.usage(self._requests)
+            page.end_request()
+            self._cpu_seconds = cpu_seconds(self.process_id)
         return answer
 
     def stop(self) -> None:
         """End the process and all it has started, at once."""
         supervisor, self._supervisor = self._supervisor, None
-        if supervisor is None or self._channel is None or self._control is None or self._heartbeat is None:
+        if supervisor is None or self._channel is None or self._control is None or self._page is None:
             return
         self._channel.close()
         self._control.close()
-        # Should somebody have stopped it.
+        # It may have been stopped.
         supervisor.send_signal(signal.SIGCONT)
         if not supervisor.has_ended(_END_SECONDS):
             supervisor.send_signal(signal.SIGKILL)
             supervisor.has_ended(_END_SECONDS)
         if not self._has_finished():
-            # It was killed, so what it had to end may still run.
+            # It was killed, so the processes that it had to end may still run.
             _kill_marked(self._mark)
-        self._heartbeat.close()
+        self._page.close()
+        self._page = None
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
@@ -134,10 +158,13 @@ class SupervisedProcess:
                 if self._interrupted:
                     raise StoppedError
                 self._spawn()
-            assert self._channel is not None and self._control is not None
-            ready = self._wait(self._channel, self._control, math.inf, lambda frame: frame)
+            assert self._channel is not None and self._control is not None and self._page is not None
+            self._requests += 1
+            self._page.begin_request(self._requests, Limits(_READY_SECONDS), 0.0)
+            ready = self._wait(self._channel, self._control, _READY_SECONDS + _ENFORCE_SECONDS, lambda frame: frame)
             if not isinstance(ready, Ended):
                 self.process_id = Message.from_bytes(ready).process
+                self._page.end_request()
                 return
             reason = ready.output.strip().splitlines() or [ready.how]
             self.stop()
@@ -151,22 +178,22 @@ class SupervisedProcess:
         # Made here, as a supervisor may be killed before it could say where it is.
         self._folder = tempfile.mkdtemp(prefix="qcqpbench-")
         self._mark = Path(self._folder).name
-        ours, theirs = socket.socketpair()
+        drivers_end, childs_end = socket.socketpair()
         control, supervisors_end = socket.socketpair()
         memory = _shared_memory()
         request = ForkRequest(self.role, self._folder, tuple(self.cpus))
         try:
-            with theirs, supervisors_end:
-                self._supervisor = fork(self.threads, request, supervisors_end.fileno(), theirs.fileno(), memory)
-            self._heartbeat = Heartbeat(memory)
+            with childs_end, supervisors_end:
+                self._supervisor = fork(self.threads, request, supervisors_end.fileno(), childs_end.fileno(), memory)
+            self._page = ControlPage(memory)
         except BaseException:
-            ours.close()
+            drivers_end.close()
             control.close()
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
         finally:
             os.close(memory)
-        self._channel, self._control = Channel(ours), Connection(control.detach())
+        self._channel, self._control = Channel(drivers_end), Connection(control.detach())
 
     def _wait(
         self, channel: Channel, control: Connection, seconds: float, take: Callable[[bytes], Any | None]
@@ -187,7 +214,7 @@ class SupervisedProcess:
                 if control in ready:
                     return self._ended(control)
             except ProtocolError as error:
-                return self._give_up(str(error))
+                return self._give_up(str(error), "protocol")
             except EOFError:
                 # It has died, and the supervisor will say how; or it has closed its end, and will not answer any more.
                 deaf, until = True, min(until, time.monotonic() + _END_SECONDS)
@@ -204,18 +231,22 @@ class SupervisedProcess:
             return Ended("lost", "its supervisor was killed")
         return ended
 
+    def _idle_cpu_seconds(self) -> float:
+        """Return the CPU time that the process has used since its last reply."""
+        return cpu_seconds(self.process_id) - self._cpu_seconds
+
     def _has_finished(self) -> bool:
-        return self._heartbeat is not None and self._heartbeat.has_finished()
+        return self._page is not None and self._page.has_finished()
 
     def _is_watched(self) -> bool:
-        assert self._heartbeat is not None
-        last = self._heartbeat.last()
+        assert self._page is not None
+        last = self._page.heartbeat
         return last == 0 or time.monotonic() - last < _TICK_SECONDS * _MISSED_TICKS
 
-    def _give_up(self, how: str) -> Ended:
+    def _give_up(self, how: str, reason: str = "died") -> Ended:
         """End a process that its supervisor does not end."""
         self.stop()
-        return Ended("died", how, PHASES[PREPARING])
+        return Ended(reason, how, PHASES[PREPARING])
 
 
 def _matching(reply: tuple[str, int | None, Any], id: str, process: int) -> Any | None:

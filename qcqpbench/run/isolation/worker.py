@@ -1,69 +1,72 @@
 """Runs in processes of their own: a solver may print, crash, hang, take all memory or change anything there.
 
-A `Worker` has a process for each solver that it runs, and one in which points are judged, where no solver's code ever
-runs; each has a supervisor, which ends it when it must.
+A `Worker` has a process for each solver that it runs, and one that evaluates points, where no solver's code ever runs;
+each has a supervisor, which ends it when it must.
 
-time      the supervisor kills the process GRACE_SECONDS after the deadline, which counts from the solver's entry. Building
-          the problem has the same time, at least BUILD_SECONDS, counted apart; preparing and judging have
-          PREPARE_SECONDS. The driver ends what its supervisor does not end, and a supervisor that was stopped.
-memory    the supervisor looks at the memory in use by the process and its children 20 times a second; RLIMIT_DATA at twice
-          the limit stops what would come faster. Not RLIMIT_AS: libraries reserve much more than they use.
-threads   environment variables say how many BLAS and OpenMP should start; the process is bound to as many CPUs, so more
+time      The supervisor kills the process GRACE_SECONDS after the time limit, which counts from the solver's entry.
+          Building the problem has the same time, at least BUILD_SECONDS; preparing and verifying have PREPARE_SECONDS,
+          cleaning up FINISH_SECONDS. The driver ends what a supervisor does not end, and a supervisor that was stopped.
+memory    The supervisor looks at the memory in use by the process and its children 20 times a second; RLIMIT_DATA at
+          twice the limit stops what would come faster. Not RLIMIT_AS: libraries reserve much more than they use.
+threads   Environment variables say how many BLAS and OpenMP should start; the process is bound to as many CPUs, so more
           threads gain nothing. They are noted if the supervisor sees them run in more than half of its looks.
-children  the supervisor adopts and kills what a solver leaves running, and the attempt says so.
-state     a process that a run has left changed (timers, signal handlers, threads, error handling, …) is replaced.
+children  The supervisor adopts and kills what a solver leaves running, and the attempt says so.
+state     A process that a run has left changed (timers, signal handlers, threads, error handling, …) is replaced.
 """
 
-import contextlib
 import math
 import os
 import pickle
-import tempfile
 from dataclasses import dataclass, replace
-from functools import cache
 from multiprocessing import spawn
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import ArrayLike
 
-from qcqpbench.catalog.registry import solver as named_solver
-from qcqpbench.catalog.registry import solver_plugin
 from qcqpbench.catalog.solver import Solver, SolverFacts
-from qcqpbench.catalog.spec import parse
 from qcqpbench.catalog.status import PointStatus, Termination
-from qcqpbench.errors import MAX_MESSAGE_CHARACTERS, QcqpbenchError
+from qcqpbench.errors import MAX_MESSAGE_CHARACTERS
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.qcqp import QCQP
-from qcqpbench.run.attempt import Attempt, assemble, check_accepts, check_start
-from qcqpbench.run.job import Job, is_plugin_problem, load_problem
+from qcqpbench.run.attempt import Attempt, assemble, check_accepts, check_start, check_time_limit, check_tolerance
+from qcqpbench.run.job import Job
 from qcqpbench.run.proposal import Proposal
 from qcqpbench.run.verify import FEASIBILITY_TOLERANCE, Evaluation, Finding
 
 from ._linux import claim_cpus
+from .description import is_plugin_problem, make_file, solver_facts
 from .protocol import (
     BUILD_SECONDS,
+    FINISH_SECONDS,
     GRACE_SECONDS,
     PREPARE_SECONDS,
-    DescribeRequest,
-    MakeRequest,
     Message,
     RunReply,
     RunRequest,
     VerifyRequest,
-    decode_facts,
     decode_reply,
 )
-from .solver_process import describe_left, read_reports
+from .roles.solver_process import decode_reports, describe_left
+from .shared_state import IDLE, PHASES, PREPARING, Limits, Usage
 from .supervised_process import StoppedError, SupervisedProcess
-from .supervisor import IDLE, PHASES, PREPARING, Ended
+from .supervisor import Ended
 
-__all__ = ["Isolated", "StoppedError", "Worker", "problem_apart", "solver_facts"]
+__all__ = ["Isolated", "StoppedError", "Worker"]
 
-# Solvers that a worker keeps a process for; more are started anew when their turn comes.
+# Solvers that a worker keeps a process for; further ones start a new process when their turn comes.
 _MAX_PROCESSES = 16
-# A judge that dies was killed by somebody: the solver has no part in it.
+# A verifier that dies was killed from outside: the solver has no part in it.
 _VERIFIER_TRIES = 5
+# Share of the looks that must have seen too many threads before it is noted: a look can catch two threads taking turns.
+_MIN_SHARE_OVER = 0.5
+_ENDED_BY_SUITE = (
+    Termination.TIME_LIMIT,
+    Termination.MEMORY_LIMIT,
+    Termination.ERROR,
+    Termination.CRASHED,
+    Termination.SKIPPED,
+)
 _NO_FINDING = Evaluation(Finding(PointStatus.NONE))
 
 
@@ -71,10 +74,11 @@ _NO_FINDING = Evaluation(Finding(PointStatus.NONE))
 class Isolated:
     """An attempt made in a process of its own.
 
-    output   the end of what the solver printed
-    files    names of files it left in its working directory
-    notes    misbehaviour: too many threads, processes left behind, state left changed, too much memory
-    lost     the process was killed, and not by the suite
+    output          the end of the solver's output
+    files           names of files it left in its working directory
+    notes           misbehaviour: too many threads, processes left behind, state left changed, too much memory
+    lost            whether the process was killed, and not by the suite
+    other_version   whether the process has another version of the solver than the job
     """
 
     attempt: Attempt
@@ -82,10 +86,11 @@ class Isolated:
     files: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     lost: bool = False
+    other_version: bool = False
 
 
 class Worker:
-    """Makes attempts one after the other, each solver in a process of its own, judged in another.
+    """A maker of attempts, one after the other: each solver runs in a process of its own, and another one verifies.
 
     Processes are reused; only a run that was ended, crashed or left something behind costs one.
     """
@@ -98,7 +103,8 @@ class Worker:
         self._verifier: SupervisedProcess | None = None
         self._cpus: set[int] | None = None
         self._claims: list[int] = []
-        self._made: tuple[str, str] | None = None
+        # The spec of a plug-in's problem, and the file that it is in.
+        self._problem_file: tuple[str, str] | None = None
 
     def __enter__(self) -> "Worker":
         return self
@@ -119,6 +125,8 @@ class Worker:
         """Run a solver on a problem; see `qcqpbench.solve`."""
         facts = solver_facts(solver) if isinstance(solver, str) else solver.facts()
         check_accepts(facts, problem)
+        check_time_limit(time_limit)
+        check_tolerance(tolerance)
         request = RunRequest(
             problem,
             solver,
@@ -131,8 +139,8 @@ class Worker:
         formulation = facts.formulation if isinstance(problem, MaxMargin) else None
         return self._attempt(request, problem.metadata.spec or "", problem.id, facts, formulation, tolerance)
 
-    def run(self, job: Job) -> Isolated:
-        """Do a job; its processes make or read the problem themselves, and keep the last one."""
+    def run_job(self, job: Job) -> Isolated:
+        """Run a job; its processes make or read the problem themselves, and keep the last one."""
         if job.threads != self.threads:
             self.stop()
             self.threads = job.threads
@@ -152,22 +160,22 @@ class Worker:
 
     def stop(self) -> None:
         """End all processes, at once."""
-        for child in [*self._solvers.values(), *filter(None, [self._verifier])]:
+        for child in self.processes():
             child.stop()
         self._solvers, self._verifier = {}, None
         for claim in self._claims:
             os.close(claim)
         self._cpus, self._claims = None, []
-        self._forget_made()
+        self._remove_problem_file()
 
     def interrupt(self) -> None:
         """End the processes for good, from another thread than the one that waits; that gets a StoppedError."""
         self._interrupted = True
-        for child in [*self._solvers.values(), *filter(None, [self._verifier])]:
+        for child in self.processes():
             child.interrupt()
 
     def processes(self) -> list[SupervisedProcess]:
-        """Return the processes of the solvers, the one used last at the end, then the judge's."""
+        """Return the processes of the solvers, the one used last at the end, then that of the verifier."""
         return [*self._solvers.values(), *filter(None, [self._verifier])]
 
     def _attempt(
@@ -180,61 +188,60 @@ class Worker:
         tolerance: float,
     ) -> Isolated:
         answer = self._ask_solver(request, facts)
-        if isinstance(answer, str):
-            proposal = Proposal(Termination.ERROR, message=answer)
-            return Isolated(assemble(problem, problem_id, facts, proposal, _NO_FINDING, formulation))
+        if isinstance(answer, _Refusal):
+            proposal = Proposal(Termination.ERROR, message=answer.message)
+            attempt = assemble(problem, problem_id, facts, proposal, _NO_FINDING, formulation)
+            return Isolated(attempt, other_version=answer.other_version)
         reply, lost = (answer, False) if isinstance(answer, RunReply) else _reply_of_ended(answer, request)
-        proposal = reply.proposal
-        evaluation = self._ask_verifier(VerifyRequest(request.problem, problem_id, formulation, proposal, tolerance))
-        if isinstance(evaluation, str):
-            message = "; ".join(filter(None, [f"could not be verified: {evaluation}", proposal.message]))
-            proposal, evaluation = replace(proposal, termination=Termination.ERROR, message=message), _NO_FINDING
+        proposal, evaluation = self._evaluate(
+            VerifyRequest(request.problem, problem_id, formulation, reply.proposal, tolerance)
+        )
         peak = reply.peak_memory_bytes or None
         attempt = assemble(problem, problem_id, facts, proposal, evaluation, formulation, peak)
         return Isolated(attempt, reply.output, reply.files, reply.notes, lost)
 
-    def _ask_solver(self, request: RunRequest, facts: SolverFacts) -> RunReply | Ended | str:
+    def _evaluate(self, request: VerifyRequest) -> tuple[Proposal, Evaluation]:
+        """Return a proposal and its evaluation; without an evaluation it is an error."""
+        evaluation, proposal = self._ask_verifier(request), request.proposal
+        if isinstance(evaluation, Evaluation):
+            return proposal, evaluation
+        message = "; ".join(filter(None, [f"could not be verified: {evaluation}", proposal.message]))
+        return replace(proposal, termination=Termination.ERROR, message=message), _NO_FINDING
+
+    def _ask_solver(self, request: RunRequest, facts: SolverFacts) -> "RunReply | Ended | _Refusal":
         """Return the reply of the solver's process, how it ended, or why it could not begin."""
         child = self._child(request.solver, facts)
-        # The supervisor's own deadlines, added up, and some time to enforce them.
-        seconds = (
-            2 * PREPARE_SECONDS
-            + max(request.time_limit, BUILD_SECONDS)
-            + request.time_limit
-            + request.grace_seconds
-            + 60.0
-        )
         for _ in range(2):
-            answer = child.ask(request, _read_run, _main_module(request.solver), seconds)
+            answer = child.ask(request, _limits(request), _read_run, _main_module(request.solver))
             if not (isinstance(answer, Ended) and answer.phase == PHASES[IDLE]):
                 # Otherwise it died before it had the request; that says nothing about this run.
                 break
-        if isinstance(answer, QcqpbenchError):
-            raise answer
-        if isinstance(answer, RunReply) and answer.fresh:
-            child.stop()
-        result: RunReply | Ended | str = answer
+        if isinstance(answer, RunReply):
+            answer = _checked(answer, request, child.usage)
+            if answer.fresh:
+                child.stop()
+        result: RunReply | Ended | _Refusal = answer
         return result
 
     def _ask_verifier(self, request: VerifyRequest) -> Evaluation | str:
         if self._verifier is None:
-            self._verifier = self._new_child("qcqpbench.run.isolation.verifier_process")
+            self._verifier = self._new_child("qcqpbench.run.isolation.roles.verifier_process")
             if self._interrupted:
                 raise StoppedError
         for _ in range(_VERIFIER_TRIES):
-            answer = self._verifier.ask(request, _read_evaluation, None, PREPARE_SECONDS + 60.0)
+            answer = self._verifier.ask(request, Limits(PREPARE_SECONDS), _read_evaluation)
             if not isinstance(answer, Ended):
                 evaluation: Evaluation | str = answer
                 return evaluation
             if answer.reason == "deadline":
                 break
-        return f"the judge's process ended: {answer.reason}, {answer.how}"
+        return f"the verifier's process ended: {answer.reason}, {answer.how}"
 
     def _child(self, solver: Solver | str, facts: SolverFacts) -> SupervisedProcess:
-        """Return the process of a solver; of those that are not used, the oldest goes if there are too many."""
+        """Return the process of a solver; if there are too many, the one that was not used for longest ends."""
         kind = (type(solver).__module__, type(solver).__qualname__) if isinstance(solver, Solver) else None
         key = (kind, facts.spec, facts.version)
-        child = self._solvers.pop(key, None) or self._new_child("qcqpbench.run.isolation.solver_process")
+        child = self._solvers.pop(key, None) or self._new_child("qcqpbench.run.isolation.roles.solver_process")
         if len(self._solvers) >= _MAX_PROCESSES:
             self._solvers.pop(next(iter(self._solvers))).stop()
         self._solvers[key] = child
@@ -250,71 +257,59 @@ class Worker:
         return SupervisedProcess(role, self._cpus, self.threads)
 
     def _source(self, problem: str) -> str:
-        """Return a spec or a file that makes a problem without a plug-in's code; the last file made for it is kept."""
+        """Return a spec, or a file of a plug-in's problem, so that its code runs nowhere else; the last one is kept."""
         if not is_plugin_problem(problem):
             return problem
-        if self._made is None or self._made[0] != problem:
-            self._forget_made()
-            self._made = problem, make_file(problem)
-        return self._made[1]
+        if self._problem_file is None or self._problem_file[0] != problem:
+            self._remove_problem_file()
+            self._problem_file = problem, make_file(problem)
+        return self._problem_file[1]
 
-    def _forget_made(self) -> None:
-        if self._made is not None:
-            Path(self._made[1]).unlink(missing_ok=True)
-        self._made = None
-
-
-@cache
-def solver_facts(spec: str) -> SolverFacts:
-    """Return the facts about the solver of a spec; a plug-in is described by a process of its own."""
-    if solver_plugin(parse(spec)[0]) is None:
-        return named_solver(spec).facts()
-    return decode_facts(_ask_once(DescribeRequest(spec)))
+    def _remove_problem_file(self) -> None:
+        if self._problem_file is not None:
+            Path(self._problem_file[1]).unlink(missing_ok=True)
+        self._problem_file = None
 
 
-def problem_apart(text: str) -> MaxMargin | QCQP:
-    """Return the problem of a spec or a file; a plug-in makes its problem in a process of its own."""
-    if not is_plugin_problem(text):
-        return load_problem(text)
-    path = make_file(text)
-    try:
-        return load_problem(path)
-    finally:
-        Path(path).unlink(missing_ok=True)
+@dataclass(frozen=True)
+class _Refusal:
+    """A worker's reply to a request that it could not begin."""
+
+    message: str
+    other_version: bool
 
 
-def make_file(spec: str) -> str:
-    """Let a plug-in make a problem in a process of its own; return the file it is in."""
-    handle, path = tempfile.mkstemp(suffix=".npz", prefix="qcqpbench-")
-    os.close(handle)
-    try:
-        _ask_once(MakeRequest(spec, path))
-    except BaseException:
-        Path(path).unlink(missing_ok=True)
-        raise
-    return path
+def _limits(request: RunRequest) -> Limits:
+    """Return the limits that the supervisor enforces."""
+    return Limits(
+        PREPARE_SECONDS,
+        max(request.time_limit, BUILD_SECONDS),
+        request.time_limit + request.grace_seconds,
+        FINISH_SECONDS,
+        request.memory_limit_bytes or math.inf,
+        request.threads,
+    )
 
 
-def _ask_once(request: DescribeRequest | MakeRequest) -> Message:
-    """Return the reply of a process that answers this request alone; raise an error if it does not."""
-    name = request.solver if isinstance(request, DescribeRequest) else request.problem
-    child = SupervisedProcess("qcqpbench.run.isolation.solver_process", set(), 1)
-    try:
-        answer = child.ask(request, _read_message, None, PREPARE_SECONDS + 60.0)
-    finally:
-        with contextlib.suppress(OSError):
-            child.stop()
-    if isinstance(answer, Ended):
-        raise QcqpbenchError(f"{name}: its process ended ({answer.reason}: {answer.how}) before it was described")
-    if "error" in answer.content:
-        raise QcqpbenchError(str(answer.content["error"]))
-    message: Message = answer
-    return message
-
-
-def _read_message(frame: bytes) -> tuple[str, int, Any]:
-    message = Message.from_bytes(frame)
-    return message.id, message.process, message
+def _checked(reply: RunReply, request: RunRequest, usage: Usage) -> RunReply:
+    """Add the supervisor's observations to a reply, and correct a termination that the run's time contradicts."""
+    proposal, notes = reply.proposal, list(reply.notes)
+    details, termination = dict(proposal.details), proposal.termination
+    if usage.over > max(1, _MIN_SHARE_OVER * usage.looks):
+        notes.append(f"ran {usage.threads:.0f} threads, was given {request.threads}")
+        details["threads_seen"] = usage.threads
+    seconds, limit = proposal.solve_seconds or 0.0, request.time_limit + request.grace_seconds
+    if seconds > limit and termination not in _ENDED_BY_SUITE:
+        notes.append(f"says {termination}, but returned {seconds - request.time_limit:.3g} s past its limit")
+        termination = Termination.TIME_LIMIT
+    message = "; ".join(filter(None, [proposal.message, *notes]))[: 2 * MAX_MESSAGE_CHARACTERS]
+    return replace(
+        reply,
+        proposal=replace(proposal, termination=termination, details=details, message=message),
+        peak_memory_bytes=max(reply.peak_memory_bytes, int(usage.memory_bytes)),
+        notes=tuple(notes),
+        fresh=reply.fresh or len(notes) > len(reply.notes),
+    )
 
 
 def _read_run(frame: bytes) -> tuple[str, int, Any]:
@@ -322,36 +317,37 @@ def _read_run(frame: bytes) -> tuple[str, int, Any]:
     if "error" not in message.content:
         return message.id, message.process, decode_reply(message)
     text = str(message.content["error"])[:MAX_MESSAGE_CHARACTERS]
-    return message.id, message.process, QcqpbenchError(text) if message.content.get("fatal") else text
+    return message.id, message.process, _Refusal(text, bool(message.content.get("other_version")))
 
 
 def _read_evaluation(frame: bytes) -> tuple[str, None, Any]:
-    # The judge has run no code but ours.
+    # No solver's code has run in the verifier's process.
     id, evaluation = pickle.loads(frame)
     return id, None, evaluation
 
 
 def _reply_of_ended(ended: Ended, request: RunRequest) -> tuple[RunReply, bool]:
-    """Return what stands for the reply of a process that ended, and whether it was killed by others."""
+    """Return a reply in place of that of a process that ended, and whether it was killed from outside."""
     termination, message = _verdict(ended, request)
-    # Where the suite has ended it, its children were at work with it.
+    # If the suite ended it, its children were at work with it.
     notes = (describe_left(ended.left),) if ended.left and ended.reason == "died" else ()
-    known = ended.reason != "lost"
-    begun = known and ended.phase not in (PHASES[IDLE], PHASES[PREPARING])
+    observed = ended.reason != "lost"
+    begun = observed and ended.phase not in (PHASES[IDLE], PHASES[PREPARING])
     proposal = Proposal(
         termination,
         message="; ".join([message, *notes]),
-        trace=tuple(read_reports(ended.reports)) if begun else (),
+        trace=tuple(decode_reports(ended.reports)) if begun else (),
         use_reported=begun,
-        build_seconds=ended.seconds if known and ended.phase == "building" else None,
-        solve_seconds=ended.seconds if known and ended.phase == "solving" else None,
+        build_seconds=ended.seconds if observed and ended.phase == "building" else None,
+        solve_seconds=ended.seconds if observed and ended.phase == "solving" else None,
         cpu_seconds=ended.cpu_seconds or None,
     )
-    lost = not known or (ended.reason == "died" and ended.how in ("SIGKILL", "SIGTERM"))
+    lost = not observed or (ended.reason == "died" and ended.how in ("SIGKILL", "SIGTERM"))
     return RunReply(proposal, ended.peak_memory_bytes, ended.output, (), notes), lost
 
 
 def _verdict(ended: Ended, request: RunRequest) -> tuple[Termination, str]:
+    """Return the termination and the message of a process that ended."""
     match ended.reason, ended.phase:
         case "deadline", "building":
             limit = max(request.time_limit, BUILD_SECONDS)
@@ -360,7 +356,10 @@ def _verdict(ended: Ended, request: RunRequest) -> tuple[Termination, str]:
             past = f"{request.grace_seconds:g} s past its limit of {request.time_limit:g} s"
             return Termination.TIME_LIMIT, f"killed while solving, {past}"
         case "deadline", phase:
-            return Termination.TIME_LIMIT, f"killed while {phase}, after {PREPARE_SECONDS:g} s"
+            limit = _limits(request).seconds(PHASES.index(phase))
+            return Termination.TIME_LIMIT, f"killed while {phase}, after {limit:g} s"
+        case "protocol", _:
+            return Termination.ERROR, f"its process {ended.how}"
         case "memory", phase:
             used, given = ended.peak_memory_bytes / 1e9, (request.memory_limit_bytes or 0) / 1e9
             return Termination.MEMORY_LIMIT, f"killed while {phase}: used {used:.3g} GB, was given {given:.3g} GB"
@@ -368,7 +367,7 @@ def _verdict(ended: Ended, request: RunRequest) -> tuple[Termination, str]:
 
 
 def _main_module(solver: Solver | str) -> dict[str, Any] | None:
-    """Return what a process needs to import the user's script, if the solver is defined there."""
+    """Return the data by which a process imports the user's script, if the solver is defined there."""
     if type(solver).__module__ != "__main__":
         return None
     return {key: value for key, value in spawn.get_preparation_data("").items() if key.startswith("init_main")}

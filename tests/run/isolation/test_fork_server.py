@@ -1,4 +1,4 @@
-"""The fork server: its processes are the driver's in all but their parent, and its end is nobody's loss."""
+"""The fork server: its processes have the surroundings of the driver, and a server that ends is replaced."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ from qcqpbench.catalog.status import Termination
 from qcqpbench.run.isolation import fork_server
 from qcqpbench.run.isolation.worker import Worker
 from qcqpbench.run.job import Job
-from qcqpbench.run.local_pool import LocalPool
+from qcqpbench.run.pools.local_pool import LocalPool
 from tests.support.bad_solvers import Fine
 from tests.support.processes import is_running, marked, marking, none_left
 
@@ -38,7 +38,7 @@ def with_mark() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class SaysWhereItIs(Fine):
-    """Prints a variable of its environment, the first folder of its import path, and its parent's parent."""
+    """A solver that prints a variable of its environment, its import path, and its parent's parent."""
 
     def finish(self, solution: Solution, budget: Budget) -> Solution:
         stat = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()
@@ -48,7 +48,7 @@ class SaysWhereItIs(Fine):
 
 @dataclass(frozen=True)
 class ForksAndKillsItsSupervisor(Fine):
-    """Leaves a fork with a session of its own, which nobody adopts: the supervisor is dead."""
+    """A solver that leaves a fork with a session of its own, which its dead supervisor cannot adopt."""
 
     def finish(self, solution: Solution, budget: Budget) -> Solution:
         if os.fork() == 0:
@@ -125,14 +125,14 @@ def test_a_run_whose_server_is_killed_is_run_again(tmp_path: Path, monkeypatch: 
     nap = Hostile("nap", 1.0)
     jobs = [Job(SPEC, TASK.id, nap.spec, nap.identity(), None, start) for start in range(3)]
     outcomes = []
-    for number, outcome in enumerate(LocalPool().run(jobs)):
+    for number, outcome in enumerate(LocalPool().outcomes(jobs)):
         outcomes.append(outcome.attempt.termination)
         if number == 0:
             os.kill(server(), signal.SIGKILL)
     assert outcomes == [Termination.FINISHED] * 3
 
 
-def test_what_outlives_a_killed_supervisor_is_found_by_its_mark() -> None:
+def test_a_fork_does_not_outlive_a_killed_supervisor() -> None:
     with Worker() as worker:
         assert worker.attempt(TASK, ForksAndKillsItsSupervisor()).lost
     assert none_left(THIS_TEST) == {}

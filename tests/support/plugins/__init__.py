@@ -1,5 +1,6 @@
 """Plug-ins that cheat, lie or misbehave, each in one way; `install` makes them known to all processes of a test."""
 
+import shutil
 from pathlib import Path
 
 SOLVERS = {
@@ -8,6 +9,9 @@ SOLVERS = {
     "exiting": "tests.support.plugins.exiting:Exiting",
     "nameless": "tests.support.plugins.nameless:Nameless",
     "lenient": "tests.support.plugins.lenient:Lenient",
+    "random_version": "tests.support.plugins.unsteady:RandomVersion",
+    "raising_version": "tests.support.plugins.unsteady:RaisingVersion",
+    "caching": "caching_for_tests:Caching",
 }
 FAMILIES = {"patching_family": "tests.support.plugins.patching_family:PatchingFamily"}
 
@@ -18,5 +22,9 @@ def install(folder: Path) -> None:
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugins-for-tests\nVersion: 1.0\n")
     groups = {"qcqpbench.solvers": SOLVERS, "qcqpbench.problems": FAMILIES}
-    lines = [[f"[{group}]", *(f"{name} = {value}" for name, value in found.items())] for group, found in groups.items()]
+    lines = [
+        [f"[{group}]", *(f"{name} = {value}" for name, value in entries.items())] for group, entries in groups.items()
+    ]
+    # A package of its own, as it writes to itself.
+    shutil.copytree(Path(__file__).parent / "caching_for_tests", folder / "caching_for_tests")
     (info / "entry_points.txt").write_text("\n".join(line for group in lines for line in group) + "\n")

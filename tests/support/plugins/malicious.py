@@ -1,15 +1,21 @@
-"""A solver that does what plug-ins did to others, or to their own rows, by malice or by accident."""
+"""A solver that misbehaves as plug-ins have done, by malice or by accident."""
 
 import ctypes
+import mmap
 import os
+import platform
+import resource
 import shutil
 import signal
 import socket
+import struct
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -53,9 +59,26 @@ Kind = Literal[
     "signal_handler",
     "resource_limits",
     "import_path",
+    "lazy_trace",
+    "native_thread",
+    "forge_sizes",
+    "replace_output_by_pipe",
+    "replace_output_by_link",
+    "replace_output_by_folder",
+    "forge_times",
+    "replace_reports_by_pipe",
+    "replace_reports_by_link",
+    "replace_reports_by_folder",
+    "lift_time_limit",
+    "lift_memory_limit",
+    "forge_late_reply",
+    "hide_child_and_kill_supervisor",
+    "hide_child_and_wait",
     "stop_supervisor",
 ]
 LAZY_SECONDS = 0.3
+# A variable with the seconds that a hidden child sleeps, by which a test tells it from other processes.
+HIDDEN_SECONDS = "QCQPBENCH_TEST_HIDDEN_SECONDS"
 
 
 class _Lazy:
@@ -108,8 +131,7 @@ def _honest(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
 
 def _patch_verify(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
     forty = qcqpbench.run.verify.Finding(PointStatus.FEASIBLE, margin=40.0, kappa_bar=40.0)
-    for module in (qcqpbench.run.verify, qcqpbench.run.verify):
-        module.verify = lambda *_, **__: forty  # type: ignore[attr-defined]
+    qcqpbench.run.verify.verify = lambda *_, **__: forty
     MaxMargin.margin = lambda *_: np.float64(40.0)  # type: ignore[method-assign]
     Store.add = lambda *_: 1  # type: ignore[method-assign]
 
@@ -221,13 +243,153 @@ def _signal_handler(problem: MaxMargin, budget: Budget, solution: Solution) -> N
 
 
 def _resource_limits(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
-    import resource  # noqa: PLC0415
-
     resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
 
 
 def _import_path(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
     sys.path.insert(0, "/nowhere")
+
+
+class _LazyPoint:
+    """A reported point that does its work only when it is converted."""
+
+    def __init__(self, values: Array) -> None:
+        self.values, self.shape, self.size = values, values.shape, values.size
+
+    def astype(self, *_: Any, **__: Any) -> Array:
+        time.sleep(100 * LAZY_SECONDS)
+        return self.values
+
+
+def _lazy_trace(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    budget.report(np.asarray(solution.x))
+    budget.trace.append((0.0, _LazyPoint(np.asarray(solution.x))))  # type: ignore[arg-type]
+    raise MemoryError
+
+
+_code: Any = None
+
+
+def _native_thread(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    """Leave a thread that Python does not know, in an endless loop."""
+    global _code  # noqa: PLW0603
+    if platform.machine() != "x86_64":
+        raise MemoryError("this thread is for x86-64")
+    _code = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    # A jump to itself.
+    _code.write(b"\xeb\xfe")
+    address = ctypes.addressof(ctypes.c_char.from_buffer(_code))
+    ctypes.CDLL(None).pthread_create(ctypes.byref(ctypes.c_ulong()), None, ctypes.c_void_p(address), None)
+
+
+def _from_stack(name: str) -> Any:
+    """Return a variable of a function that has called this one."""
+    frame: Any = sys._getframe()
+    while name not in frame.f_locals:
+        frame = frame.f_back
+    return frame.f_locals[name]
+
+
+def _send_reply(reply: RunReply) -> None:
+    """Send a reply with the right id through the right connection, before the suite does."""
+    _from_stack("channel").send(encode_reply(_from_stack("id"), reply))
+
+
+def _forge_sizes(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    proposal = Proposal(
+        Termination.FINISHED,
+        x=np.asarray(solution.x),
+        multipliers=np.ones(1_000_000),
+        message="m" * 30_000_000,
+        details={str(k): "v" * 1000 for k in range(50_000)},
+        trace=((0.0, np.ones(1_000_000)),),
+    )
+    _send_reply(RunReply(proposal, output="o" * 30_000_000, files=("f" * 10**6,) * 100, notes=("n" * 10**6,) * 100))
+
+
+def _forge_times(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    proposal = Proposal(Termination.FINISHED, x=np.asarray(solution.x), solve_seconds=-5.0, build_seconds=float("inf"))
+    _send_reply(RunReply(proposal))
+
+
+def _forge_late_reply(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    _send_reply(RunReply(Proposal(Termination.OPTIMAL, x=np.asarray(solution.x), solve_seconds=1000.0)))
+
+
+def _replace(name: str, how: str) -> None:
+    """Put something else in the place of a file that the supervisor reads."""
+    path = Path("..", name)
+    path.unlink()
+    if how == "pipe":
+        os.mkfifo(path)
+    elif how == "link":
+        path.symlink_to("/dev/zero")
+    else:
+        path.mkdir()
+
+
+def _replace_output_by_pipe(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    _replace("output", "pipe")
+
+
+def _replace_output_by_link(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    _replace("output", "link")
+
+
+def _replace_output_by_folder(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    _replace("output", "folder")
+
+
+def _replace_reports_by_pipe(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    budget.report(np.asarray(solution.x))
+    _replace("reports", "pipe")
+    os._exit(3)
+
+
+def _replace_reports_by_link(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    budget.report(np.asarray(solution.x))
+    _replace("reports", "link")
+    os._exit(3)
+
+
+def _replace_reports_by_folder(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    budget.report(np.asarray(solution.x))
+    _replace("reports", "folder")
+    os._exit(3)
+
+
+def _lift_time_limit(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    """Announce phases that there are not, earlier ones, and the same one later, then wait."""
+    phases = _from_stack("phases")
+    for phase in (99.0, float("nan"), -1.0, 0.5, 3.0, 0.0, float("inf"), 1.0):
+        os.write(phases._writer, struct.pack("<dd", phase, float("inf")))
+        phases.announce(phase)
+    os.write(phases._writer, b"odd")
+    time.sleep(1000)
+
+
+def _lift_memory_limit(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+    hoard = np.ones(80_000_000)
+    time.sleep(1000)
+    hoard += 1
+
+
+def _hide_child() -> None:
+    """Start a child without environment variables, in a session of its own."""
+    subprocess.Popen(["sleep", os.environ[HIDDEN_SECONDS]], env={}, start_new_session=True)
+
+
+def _hide_child_and_kill_supervisor(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    _hide_child()
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(1000)
+
+
+def _hide_child_and_wait(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    _hide_child()
+    time.sleep(1000)
 
 
 def _stop_supervisor(problem: MaxMargin, budget: Budget, solution: Solution) -> None:

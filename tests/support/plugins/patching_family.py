@@ -1,10 +1,11 @@
-"""A family that falsifies margins for every process which imports it."""
+"""A family that falsifies margins for every process which imports it, also where rows are assembled."""
 
 from dataclasses import dataclass, replace
 from typing import Any
 
 from qcqpbench import MaxMargin, problem
 from qcqpbench.catalog.family import Family
+from qcqpbench.run.isolation import worker
 
 _margin = MaxMargin.margin
 
@@ -14,6 +15,16 @@ def _falsified(self: MaxMargin, W: Any) -> Any:
 
 
 MaxMargin.margin = _falsified  # type: ignore[method-assign]
+
+_worker: Any = worker
+_assemble = _worker.assemble
+
+
+def _forged(*arguments: Any) -> Any:
+    return replace(_assemble(*arguments), margin=40.0, kappa_bar=40.0)
+
+
+_worker.assemble = _forged
 
 
 @dataclass(frozen=True)

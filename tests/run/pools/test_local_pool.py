@@ -1,3 +1,5 @@
+"""Pools: outcomes of jobs as they finish, on workers of this machine, and the command `run`."""
+
 import itertools
 import os
 import pty
@@ -25,10 +27,11 @@ from qcqpbench.cli._progress import Progress, Tally, table
 from qcqpbench.cli.main import main
 from qcqpbench.errors import QcqpbenchError
 from qcqpbench.results.store import Store
-from qcqpbench.run import dask_pool
 from qcqpbench.run.attempt import random_start, solve
+from qcqpbench.run.isolation.worker import Worker
 from qcqpbench.run.job import Job, Outcome, labels
-from qcqpbench.run.local_pool import TRIES, LocalPool, Running
+from qcqpbench.run.pools import dask_pool
+from qcqpbench.run.pools.local_pool import MAX_TRIES, LocalPool, Running, run_job
 from tests.support.hostile import Hostile, Kind, install
 from tests.support.processes import marking, none_left
 
@@ -53,28 +56,28 @@ def with_mark() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def with_hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Worker processes know the hostile solver; none of them is left, only our own fork servers."""
+    """Install the hostile solver; check at the end that only fork servers of this process are left."""
     install(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path(__file__).parents[2]}")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path(__file__).parents[3]}")
     yield
     assert none_left(THIS_TEST) == {}
 
 
 def test_outcomes_are_those_of_solve() -> None:
     jobs = [job(solver("slsqp"), start, seed=5, time_limit=20.0) for start in range(6)]
-    outcomes = {outcome.job: outcome for outcome in LocalPool(2).run(jobs)}
+    outcomes = {outcome.job: outcome for outcome in LocalPool(2).outcomes(jobs)}
     assert set(outcomes) == set(jobs)
     assert {outcome.worker for outcome in outcomes.values()} <= {"local-0", "local-1"}
-    for each, outcome in outcomes.items():
-        here = solve(TASK, "slsqp", random_start(TASK, each.start, 5))
+    for started, outcome in outcomes.items():
+        here = solve(TASK, "slsqp", random_start(TASK, started.start, 5))
         # With another number of BLAS threads the last bits may differ.
         assert outcome.attempt.margin == pytest.approx(here.margin, abs=1e-12)
         assert abs(outcome.begun - time.time()) < 600
 
 
-def test_the_worst_become_rows_and_the_rest_goes_on() -> None:
+def test_crashes_become_rows_and_other_jobs_still_run() -> None:
     kinds: dict[Kind, Termination] = {
         "segfault": Termination.CRASHED,
         "exit": Termination.CRASHED,
@@ -84,33 +87,35 @@ def test_the_worst_become_rows_and_the_rest_goes_on() -> None:
         "fine": Termination.FINISHED,
     }
     jobs = [job(Hostile(kind), start, time_limit=0.3, memory_limit=10**9) for start in range(2) for kind in kinds]
-    outcomes = list(LocalPool(2).run(jobs))
-    found = sorted((outcome.job.solver, outcome.job.start, str(outcome.attempt.termination)) for outcome in outcomes)
-    wanted = sorted((Hostile(kind).spec, start, str(kinds[kind])) for start in range(2) for kind in kinds)
-    assert found == wanted
+    outcomes = list(LocalPool(2).outcomes(jobs))
+    terminations = sorted(
+        (outcome.job.solver, outcome.job.start, str(outcome.attempt.termination)) for outcome in outcomes
+    )
+    expected = sorted((Hostile(kind).spec, start, str(kinds[kind])) for start in range(2) for kind in kinds)
+    assert terminations == expected
     assert all(outcome.output == "begun\n" for outcome in outcomes if "segfault" not in outcome.job.solver)
 
 
-def test_a_run_killed_by_somebody_else_is_tried_again() -> None:
-    """Here by the solver itself, so every time."""
-    (outcome,) = LocalPool().run([job(Hostile("count_and_die"), time_limit=20.0)])
+def test_a_run_killed_from_outside_is_tried_again() -> None:
+    """Let the solver kill its process, so that it happens every time."""
+    (outcome,) = LocalPool().outcomes([job(Hostile("count_and_die"), time_limit=20.0)])
     assert outcome.attempt.termination is Termination.CRASHED
-    assert Path("tries").read_text() == "x" * TRIES
+    assert Path("tries").read_text() == "x" * MAX_TRIES
 
 
 def test_jobs_are_taken_as_they_are_needed() -> None:
-    """An endless suite gives its first outcomes, and can be left."""
+    """Take the first outcomes of an endless suite, then close the generator."""
     taken = itertools.count()
     endless = (job(Hostile(), next(taken)) for _ in itertools.repeat(None))
-    outcomes = LocalPool(2).run(endless)
+    outcomes = LocalPool(2).outcomes(endless)
     assert len(list(itertools.islice(outcomes, 5))) == 5
     outcomes.close()
     assert next(taken) < 20
 
 
-def test_leaving_ends_what_runs() -> None:
+def test_closing_the_generator_ends_the_runs() -> None:
     pool = LocalPool(2)
-    outcomes = pool.run([job(Hostile("fine")), job(Hostile("spin_in_c")), job(Hostile("sleep_in_c"))])
+    outcomes = pool.outcomes([job(Hostile("fine")), job(Hostile("spin_in_c")), job(Hostile("sleep_in_c"))])
     next(outcomes)
     begin = time.monotonic()
     while len(pool.running()) < 2 and time.monotonic() < begin + 20:
@@ -120,22 +125,27 @@ def test_leaving_ends_what_runs() -> None:
     assert none_left(THIS_TEST) == {} and pool.running() == []
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"version": "scipy 0.1"}, "asked for was 'scipy 0.1'"),
-        ({"solver": "slqsp"}, "did you mean 'slsqp'"),
-    ],
-)
-def test_what_differs_on_the_worker_ends_the_run(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(QcqpbenchError, match=message):
-        list(LocalPool().run([replace(job(solver("slsqp")), **change)]))
+def test_another_version_is_an_error_row_here_and_ends_the_run_on_another_machine() -> None:
+    other = replace(job(solver("slsqp")), version="scipy 0.1")
+    (outcome,) = LocalPool().outcomes([other])
+    assert outcome.attempt.termination is Termination.ERROR and outcome.attempt.point is None
+    assert "slsqp must have the version 'scipy 0.1', the worker got" in outcome.attempt.message
+    with (
+        Worker() as worker,
+        pytest.raises(QcqpbenchError, match=r"slsqp must have the version 'scipy 0\.1', the worker got"),
+    ):
+        run_job(other, worker, "elsewhere", machine={})
+
+
+def test_an_unknown_solver_ends_the_run() -> None:
+    with pytest.raises(QcqpbenchError, match="did you mean 'slsqp'"):
+        list(LocalPool().outcomes([replace(job(solver("slsqp")), solver="slqsp")]))
 
 
 def test_another_problem_on_the_worker_is_an_error_of_the_run() -> None:
-    (outcome,) = LocalPool().run([replace(job(solver("slsqp")), problem_id="0" * 64)])
+    (outcome,) = LocalPool().outcomes([replace(job(solver("slsqp")), problem_id="0" * 64)])
     assert outcome.attempt.termination is Termination.ERROR and outcome.attempt.point is None
-    assert "is another problem here" in outcome.attempt.message
+    assert "must have the id 000" in outcome.attempt.message
 
 
 def test_an_error_in_the_jobs_is_raised() -> None:
@@ -144,12 +154,12 @@ def test_an_error_in_the_jobs_is_raised() -> None:
         raise QcqpbenchError("no more")
 
     with pytest.raises(QcqpbenchError, match="no more"):
-        list(LocalPool(2).run(jobs()))
+        list(LocalPool(2).outcomes(jobs()))
 
 
 def test_threads_of_a_job_reach_its_worker() -> None:
     jobs = [job(Hostile("say_threads"), threads=threads) for threads in (1, 3)]
-    outputs = {outcome.job.threads: outcome.output for outcome in LocalPool().run(jobs)}
+    outputs = {outcome.job.threads: outcome.output for outcome in LocalPool().outcomes(jobs)}
     assert outputs == {1: "begun\n1 1\n", 3: "begun\n3 3\n"}
 
 
@@ -158,7 +168,7 @@ def run(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, **options)
 
 
-def test_run_fills_a_file_and_goes_on() -> None:
+def test_run_fills_a_file_and_resumes() -> None:
     words = ("-p", SPEC, "-s", "slsqp", "-s", "hostile", "--timeout", "9", "-j", "2", "-o", "r.db")
     first = run(*words, "-r", "2")
     assert first.returncode == 0 and "[4/4]" in first.stderr
@@ -171,7 +181,9 @@ def test_run_fills_a_file_and_goes_on() -> None:
         rows = list(store.rows(all_rows=True))
         assert len(rows) == 12 and len({row["key"] for row in rows}) == 6
         assert {(row["time_limit"], row["memory_limit"], row["worker"][:6]) for row in rows} == {(9, 4e9, "local-")}
-        assert [each["command"].split()[:2] for each in store.invocations().values()] == [["qcqpbench", "run"]] * 3
+        assert [invocation["command"].split()[:2] for invocation in store.invocations().values()] == [
+            ["qcqpbench", "run"]
+        ] * 3
 
 
 def test_ctrl_c_keeps_what_is_finished() -> None:
@@ -203,7 +215,7 @@ def test_ctrl_c_keeps_what_is_finished() -> None:
 
 
 def test_runs_left_out_are_not_waited_for() -> None:
-    """hostile takes max-margin tasks only."""
+    """Run hostile, which takes max-margin tasks only, on a QCQP."""
     done = run("-p", SPEC, "-p", "classical_perceptron[m=5]", "-s", "slsqp", "-s", "hostile", "-j", "1", "-o", "r.db")
     assert "hostile takes max-margin tasks; it is left out" in done.stderr
     assert "r.db: 4 runs" in done.stderr and "[3/3]" in done.stderr.splitlines()[-1]
@@ -217,13 +229,13 @@ def test_a_run_without_any_point_fails() -> None:
     ("words", "message"),
     [
         (["smok"], "did you mean 'smoke'"),
-        (["smoke", "-j", "0"], "-j 0 is not allowed"),
-        (["smoke", "-r", "0"], "starts = 0 is not allowed"),
+        (["smoke", "-j", "0"], "-j must be at least 1, got 0"),
+        (["smoke", "-r", "0"], "starts must be a whole number, at least 1, got 0"),
         (["smoke", "-s", "ipop"], "did you mean 'ipopt'"),
-        (["smoke", "--memory", "0"], "memory_limit = 0.0 is not allowed"),
+        (["smoke", "--memory", "0"], "memory_limit must be a positive number of GB, got 0.0"),
         (["-p", "missing.npz"], "missing.npz: no such file"),
-        (["-p", SPEC, "--dask", "nonsense"], "right is local or tcp://HOST:PORT"),
-        (["-p", SPEC, "--dask", "nonsense://"], "no Dask scheduler at nonsense://: "),
+        (["-p", SPEC, "--dask", "nonsense"], "--dask must be local or the tcp://HOST:PORT of a Dask scheduler"),
+        (["-p", SPEC, "--dask", "nonsense://"], "of a Dask scheduler, got nonsense://: "),
     ],
 )
 def test_wrong_usage_is_one_line(words: list[str], message: str, capfd: pytest.CaptureFixture[str]) -> None:
@@ -233,18 +245,18 @@ def test_wrong_usage_is_one_line(words: list[str], message: str, capfd: pytest.C
     assert not Path("results.db").exists()
 
 
-def test_a_dask_address_where_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither a port that is closed nor one where somebody listens and says nothing."""
-    monkeypatch.setattr(dask_pool, "_PATIENCE", 0.3)
+def test_a_dask_address_without_a_scheduler_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Try a port that is closed, and one that accepts connections and never answers."""
+    monkeypatch.setattr(dask_pool, "_CONNECT_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
-        with pytest.raises(QcqpbenchError, match=f"no Dask scheduler at {address}: .+; right is"):
+        with pytest.raises(QcqpbenchError, match=f"must be local or .* of a Dask scheduler, got {address}: .+"):
             dask_pool.DaskPool(address)
-    with pytest.raises(QcqpbenchError, match=f"no Dask scheduler at {address}: .+; right is"):
+    with pytest.raises(QcqpbenchError, match=f"must be local or .* of a Dask scheduler, got {address}: .+"):
         dask_pool.DaskPool(address)
 
 
-def test_without_dask_one_line_says_what_helps(
+def test_without_dask_one_line_says_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
@@ -255,9 +267,9 @@ def test_without_dask_one_line_says_what_helps(
 
 
 def test_the_view_on_a_terminal() -> None:
-    """80 columns: nothing wider is drawn, the last frame is erased, the cursor is back, the table stays."""
-    ours, theirs = pty.openpty()
-    ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    """Check 80 columns: nothing wider is drawn, the last frame is erased, the cursor is back, the table stays."""
+    terminal, programs_end = pty.openpty()
+    ioctl(programs_end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     command = [
         str(SCRIPT),
         "run",
@@ -272,16 +284,18 @@ def test_the_view_on_a_terminal() -> None:
         "-j",
         "2",
     ]
-    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
-    os.close(theirs)
+    process = subprocess.Popen(
+        command, stdin=programs_end, stdout=programs_end, stderr=programs_end, start_new_session=True
+    )
+    os.close(programs_end)
     seen = []
     try:
-        while part := os.read(ours, 65536):
+        while part := os.read(terminal, 65536):
             seen.append(part)
     except OSError:
-        # What Linux says at the end.
+        # Linux raises it at the end.
         pass
-    os.close(ours)
+    os.close(terminal)
     assert process.wait() == 0
     text = b"".join(seen).decode()
     frames = text.split("\x1b[J")
@@ -308,7 +322,7 @@ def test_a_table_of_tallies() -> None:
         values = {"termination": termination, "point_status": point_status, "margin": margin}
         tally.add(values | {"kappa_bar": margin, "solve_seconds": 1.0})
     assert table({"x": tally, "long name": Tally()}) == [
-        "solver    runs solved   best   mean median_s otherwise",
+        "solver    runs solved   best   mean median_s other_ends",
         "x            3      1 2.0000 0.5000        1 1 time_limit, 1 crashed",
         "long name    0      0",
     ]
@@ -327,5 +341,5 @@ def test_many_workers_do_not_fill_the_screen(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_threads_of_a_pool_end() -> None:
     before = threading.active_count()
-    list(LocalPool(3).run([]))
+    list(LocalPool(3).outcomes([]))
     assert threading.active_count() == before

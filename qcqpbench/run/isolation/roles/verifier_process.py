@@ -1,11 +1,10 @@
-"""The judge: a process that evaluates points. No solver's code and no plug-in's code ever runs in it."""
+"""The verifier: a process that evaluates points. No solver's code and no plug-in's code ever runs in it."""
 
 import contextlib
 import math
 import os
 import pickle
 import socket
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,35 +15,32 @@ from qcqpbench.errors import describe_error, require
 from qcqpbench.problem.formulations import Formulation, formulation
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.qcqp import QCQP
+from qcqpbench.run.isolation.protocol import Channel, Message, VerifyRequest, unpack_request
+from qcqpbench.run.isolation.shared_state import PREPARING, Phases
 from qcqpbench.run.job import load_problem
 from qcqpbench.run.verify import Evaluation, evaluate
-
-from .protocol import PREPARE_SECONDS, Channel, Message, VerifyRequest, unpack_request
-from .supervisor import IDLE, VERIFYING, Board
 
 Array = NDArray[np.float64]
 
 
-def serve(pipe: int, board: Board, _: Path) -> None:
-    """Answer judge requests until the driver closes the connection."""
-    channel, desk = Channel(socket.socket(fileno=pipe)), _Desk()
+def serve(pipe: int, phases: Phases, _: Path) -> None:
+    """Answer verify requests until the driver closes the connection."""
+    channel, verifier = Channel(socket.socket(fileno=pipe)), _Verifier()
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         channel.send(Message("", os.getpid(), {}).to_bytes())
         while True:
-            board.clear()
             id, _main, content = unpack_request(channel.receive())
-            board.begin(VERIFYING, time.monotonic() + PREPARE_SECONDS)
+            phases.announce(PREPARING)
             reply: Evaluation | str
             try:
-                reply = desk.evaluate(pickle.loads(content))
+                reply = verifier.evaluate(pickle.loads(content))
             except Exception as error:
                 reply = describe_error(error)
-            board.begin(IDLE)
             channel.send(pickle.dumps((id, reply)))
 
 
-class _Desk:
-    """Judges requests, and keeps the last problem and its last encoding."""
+class _Verifier:
+    """An evaluator of requests that keeps the last problem and its last encoding."""
 
     def __init__(self) -> None:
         self._problem: tuple[str, MaxMargin | QCQP] | None = None
@@ -53,7 +49,7 @@ class _Desk:
     def evaluate(self, request: VerifyRequest) -> Evaluation:
         problem = self._load(request.problem) if isinstance(request.problem, str) else request.problem
         same = request.problem_id in (None, problem.id)
-        require(same, f"{request.problem} is another problem for the judge: its id is {problem.id}")
+        require(same, f"{request.problem} must have the id {request.problem_id}, the verifier got {problem.id}")
         proposal = request.proposal
         if proposal.use_reported:
             shape = self._shape(problem, request.formulation)

@@ -1,4 +1,4 @@
-"""State of a process that a run may leave changed: whatever the next run would inherit is found and named."""
+"""State of a process that a run may leave changed, and that the next run would inherit."""
 
 import contextlib
 import gc
@@ -8,16 +8,22 @@ import resource
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from qcqpbench.run.isolation._linux import is_busy, thread_ids
+
+# For threads of a library to come to rest: some wait for their next task by spinning.
+_REST_SECONDS = 0.3
+_POLL_SECONDS = 0.005
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _LIMITS = tuple(getattr(resource, name) for name in sorted(vars(resource)) if name.startswith("RLIMIT_"))
 
 
-# Those that programs set in Python; the masks of the system show all that are caught or ignored.
+# Signals that programs handle in Python; the masks of the system show all that are caught or ignored.
 _SIGNALS = tuple(
     getattr(signal, name)
     for name in ("SIGALRM", "SIGCHLD", "SIGHUP", "SIGINT", "SIGPIPE", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGXCPU")
@@ -39,7 +45,7 @@ def _umask() -> int:
 
 
 def _streams() -> Any:
-    """Return what stands behind stdin, stdout and stderr, for Python and for the system."""
+    """Return the files behind stdin, stdout and stderr, for Python and for the system."""
     files = []
     for number in (0, 1, 2):
         try:
@@ -69,7 +75,7 @@ _LOOKS: dict[str, Callable[[], Any]] = {
 }
 
 
-# What the import of a package may change for good (Pyomo does); its process serves one solver, so nobody else sees it.
+# Importing a package may change these for good (Pyomo does). The process serves one solver, so no other is affected.
 _BY_IMPORT = ("environment variables", "signal handlers")
 
 
@@ -79,9 +85,10 @@ class Snapshot:
     def __init__(self, first: bool = False) -> None:
         self._state = {name: look() for name, look in _LOOKS.items() if not (first and name in _BY_IMPORT)}
         self._threads = set(threading.enumerate())
+        self._system_threads = thread_ids()
 
     def changes(self) -> tuple[str, ...]:
-        """Return the names of what differs now."""
+        """Return the names of the state that differs now."""
         changed = []
         for name, state in self._state.items():
             same = False
@@ -89,6 +96,15 @@ class Snapshot:
                 same = _LOOKS[name]() == state
             if not same:
                 changed.append(name)
-        if set(threading.enumerate()) - self._threads:
+        if set(threading.enumerate()) - self._threads or self._has_busy_threads():
             changed.append("threads")
         return tuple(changed)
+
+    def _has_busy_threads(self) -> bool:
+        """Return whether a new thread, which Python may not know, goes on running; an idle pool of threads may stay."""
+        give_up = time.monotonic() + _REST_SECONDS
+        while any(map(is_busy, thread_ids() - self._system_threads)):
+            if time.monotonic() > give_up:
+                return True
+            time.sleep(_POLL_SECONDS)
+        return False

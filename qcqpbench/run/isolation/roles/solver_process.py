@@ -1,4 +1,4 @@
-"""The worker: a process that runs one solver, one run after the other, supervised by its supervisor."""
+"""The solver's process: it makes the runs of one solver one after the other, supervised by its supervisor."""
 
 import contextlib
 import faulthandler
@@ -11,31 +11,30 @@ import shutil
 import socket
 import struct
 import sys
-import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from multiprocessing import spawn
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from qcqpbench.catalog.registry import describe_family, describe_members
 from qcqpbench.catalog.registry import problem as named_problem
 from qcqpbench.catalog.registry import solver as named_solver
-from qcqpbench.catalog.solver import RunCallbacks, Solver
-from qcqpbench.catalog.status import Termination
+from qcqpbench.catalog.solver import QCQPSolver, RunCallbacks, Solver, SolverFacts
+from qcqpbench.catalog.spec import describe_parameters
+from qcqpbench.catalog.status import Availability, Termination
 from qcqpbench.errors import QcqpbenchError, describe_error, require
 from qcqpbench.problem.formats.by_suffix import write
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.qcqp import QCQP
 from qcqpbench.run.attempt import check_start, random_start
-from qcqpbench.run.job import load_problem
-from qcqpbench.run.proposal import propose
-
-from .leftovers import Snapshot
-from .protocol import (
-    BUILD_SECONDS,
-    PREPARE_SECONDS,
+from qcqpbench.run.isolation.protocol import (
+    MAX_FILES,
+    MAX_REPORTED_POINTS,
+    UNKNOWN_VERSION,
     Channel,
     DescribeRequest,
     MakeRequest,
@@ -45,45 +44,56 @@ from .protocol import (
     encode_error,
     encode_facts,
     encode_reply,
+    plain_solver_facts,
     unpack_request,
 )
-from .supervisor import BUILDING, IDLE, OUTPUT, PREPARING, REPORTS, SOLVING, Board, left_behind, tail, write_to
+from qcqpbench.run.isolation.shared_state import (
+    BUILDING,
+    FINISHING,
+    OUTPUT,
+    PREPARING,
+    REPORTS,
+    SOLVING,
+    Phases,
+    read_tail,
+    redirect_output,
+)
+from qcqpbench.run.isolation.supervisor import left_behind
+from qcqpbench.run.job import load_problem
+from qcqpbench.run.proposal import propose
+
+from .leftovers import Snapshot
 
 Array = NDArray[np.float64]
-# Share of the looks that must have seen too many threads before it is noted: a look can catch two threads taking turns.
-_OFTEN = 0.5
 # Records of the reported points: seconds, number of values; then the values.
 _RECORD = struct.Struct("<dq")
 
 
 class _OtherVersionError(QcqpbenchError):
-    """The solver here is not the one that was asked for: no row may say that it was."""
+    """The error for a solver that is not the one that was asked for."""
 
 
-def serve(pipe: int, board: Board, folder: Path) -> None:
+def serve(pipe: int, phases: Phases, folder: Path) -> None:
     """Answer requests until the driver closes the connection."""
     channel, process = Channel(socket.socket(fileno=pipe)), os.getpid()
     prepare_process()
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         channel.send(Message("", process, {}).to_bytes())
         while True:
-            board.clear()
             id, main, content = unpack_request(channel.receive())
-            board.begin(PREPARING, time.monotonic() + PREPARE_SECONDS)
+            phases.announce(PREPARING)
             try:
                 if main is not None:
                     spawn.prepare(dict(main))
-                reply = _answer(id, pickle.loads(content), board, folder)
+                reply = _answer(id, pickle.loads(content), phases, folder)
             except _OtherVersionError as error:
-                reply = encode_error(id, str(error), fatal=True)
+                reply = encode_error(id, str(error), other_version=True)
             except BaseException as error:
                 # Also SystemExit and KeyboardInterrupt, which are the solver's here: Ctrl-C does not reach the worker.
                 reply = encode_error(id, describe_error(error))
             if os.getpid() != process:
-                # A process that the solver forked has returned from its code; nobody asked it.
+                # A process that the solver forked has returned from its code; the request was not for it.
                 os._exit(0)
-            # From here on, its death is not the run's.
-            board.begin(IDLE)
             channel.send(reply)
 
 
@@ -96,17 +106,50 @@ def prepare_process() -> None:
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 
-def _answer(id: str, request: RunRequest | DescribeRequest | MakeRequest, board: Board, folder: Path) -> bytes:
+def _answer(id: str, request: RunRequest | DescribeRequest | MakeRequest, phases: Phases, folder: Path) -> bytes:
     if isinstance(request, DescribeRequest):
-        return encode_facts(id, named_solver(request.solver).facts())
+        return encode_facts(id, [_describe(request.kind, name) for name in request.names])
     if isinstance(request, MakeRequest):
         write(named_problem(request.problem), request.path)
         return Message(id, os.getpid(), {}).to_bytes()
-    return encode_reply(id, _run(request, board, folder))
+    return encode_reply(id, _run(request, phases, folder))
 
 
-def _run(request: RunRequest, board: Board, folder: Path) -> RunReply:
-    board.clear(request.memory_limit_bytes or math.inf, request.threads)
+def _describe(kind: str, name: str) -> Any:
+    """Return facts as plain values; for a problem with a wrong parameter the error, since others may be valid."""
+    if kind == "solver":
+        return plain_solver_facts(_solver_facts(named_solver(name)))
+    if kind == "family":
+        return asdict(describe_family(name))
+    try:
+        return [asdict(member) for member in describe_members(name)]
+    except Exception as error:
+        return describe_error(error)
+
+
+def _solver_facts(solver: Solver) -> SolverFacts:
+    """Return the facts about a solver; one that cannot say its version has an unknown one, which no run will match."""
+    try:
+        return solver.facts()
+    except Exception as error:
+        return SolverFacts(
+            name=solver.name,
+            spec=solver.spec,
+            version=UNKNOWN_VERSION,
+            drives=str(getattr(solver, "drives", "")),
+            citation=str(getattr(solver, "citation", "")),
+            scope=solver.scope,
+            takes_qcqps=issubclass(QCQP, solver.accepts),
+            formulation=solver.formulation if isinstance(solver, QCQPSolver) else None,
+            availability=Availability.UNSUPPORTED,
+            reason=describe_error(error),
+            tolerance=solver.tolerance,
+            accuracy=solver.accuracy,
+            parameters=describe_parameters(type(solver)),
+        )
+
+
+def _run(request: RunRequest, phases: Phases, folder: Path) -> RunReply:
     solver = named_solver(request.solver) if isinstance(request.solver, str) else request.solver
     problem = _load(request.problem) if isinstance(request.problem, str) else request.problem
     _require_the_same(request, problem, solver)
@@ -116,37 +159,40 @@ def _run(request: RunRequest, board: Board, folder: Path) -> RunReply:
     random.seed(0)
     np.random.seed(0)
     exact = _forget_peak()
-    with _contained(folder) as place, _SupervisedRun(board, folder, request) as callbacks:
-        before = Snapshot(first=not _counted())
+    with _contained(folder) as place, _SupervisedRun(phases, folder, request.memory_limit_bytes) as callbacks:
+        before = Snapshot(first=not _count_run())
         proposal = propose(problem, solver, start, request.time_limit, request.threads, callbacks)
         changes, children = before.changes(), left_behind()
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError, AttributeError):
-                stream.flush()
+        _flush_streams()
         files = _files(place)
-    peak = max(_peak(), int(board.memory))
-    limit = request.memory_limit_bytes or math.inf
-    notes, details = [], dict(proposal.details)
+    reply = RunReply(proposal, _peak(), read_tail(folder / OUTPUT), files)
+    return _with_notes(reply, changes, children, request.memory_limit_bytes or math.inf, exact)
+
+
+def _with_notes(
+    reply: RunReply, changes: tuple[str, ...], children: tuple[str, ...], memory_limit_bytes: float, exact: bool
+) -> RunReply:
+    """Add notes about misbehaviour to a reply; `exact` says whether its peak of memory is that of the run alone."""
+    notes, details, termination = [], dict(reply.proposal.details), reply.proposal.termination
     if children:
         notes.append(describe_left(children))
         details["processes_left"] = float(len(children))
     if changes:
         notes.append(f"left changed: {', '.join(changes)}")
-    if board.over > max(1, _OFTEN * board.looks):
-        notes.append(f"ran {board.threads:.0f} threads, was given {request.threads}")
-        details["threads_seen"] = board.threads
-    over = exact and peak > limit
-    if over:
-        notes.append(f"used {peak / 1e9:.3g} GB, was given {limit / 1e9:.3g} GB")
-    proposal = replace(
-        proposal,
-        termination=Termination.MEMORY_LIMIT if over else proposal.termination,
-        message="; ".join(filter(None, [proposal.message, *notes])),
-        details=details,
-    )
-    # What a run has left in memory, running or changed must not be held against the next.
-    fresh = bool(notes) or _resident() > limit / 2 or proposal.termination is Termination.MEMORY_LIMIT
-    return RunReply(proposal, peak, tail(folder / OUTPUT), files, tuple(notes), fresh)
+    peak = reply.peak_memory_bytes
+    if exact and peak > memory_limit_bytes:
+        notes.append(f"used {peak / 1e9:.3g} GB, was given {memory_limit_bytes / 1e9:.3g} GB")
+        termination = Termination.MEMORY_LIMIT
+    # Memory, threads and state that a run leaves behind must not be held against the next.
+    fresh = bool(notes) or _resident() > memory_limit_bytes / 2 or termination is Termination.MEMORY_LIMIT
+    proposal = replace(reply.proposal, termination=termination, details=details)
+    return replace(reply, proposal=proposal, notes=tuple(notes), fresh=fresh)
+
+
+def _flush_streams() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
 
 
 def describe_left(names: tuple[str, ...]) -> str:
@@ -154,12 +200,11 @@ def describe_left(names: tuple[str, ...]) -> str:
     return f"left {len(names)} process{'es' * (len(names) > 1)} behind: {', '.join(names)}"
 
 
-_MAX_FILES = 20
 _runs = 0
 
 
-def _counted() -> int:
-    """Return the number of runs in this process before this one."""
+def _count_run() -> int:
+    """Count a run of this process, and return the number of earlier ones."""
     global _runs  # noqa: PLW0603
     _runs += 1
     return _runs - 1
@@ -178,44 +223,45 @@ def _load(spec: str) -> MaxMargin | QCQP:
 
 
 def _require_the_same(request: RunRequest, problem: MaxMargin | QCQP, solver: Solver) -> None:
+    """Raise an error if problem or solver are other ones here than in the driver."""
     same = request.problem_id in (None, problem.id)
-    require(same, f"{request.problem} is another problem here: its id is {problem.id}, not {request.problem_id}")
+    require(same, f"{request.problem} must have the id {request.problem_id}, the worker got {problem.id}")
     if request.version is not None:
         here = solver.identity()
         if here != request.version:
-            raise _OtherVersionError(f"{solver.name}: here is {here!r}, asked for was {request.version!r}")
+            raise _OtherVersionError(
+                f"{solver.name} must have the version {request.version!r}, the worker got {here!r}; a version must not "
+                "change while a suite runs, and a solver must not write files to its own package"
+            )
 
 
 def _files(folder: Path) -> tuple[str, ...]:
-    """Return the first names of what lies in a folder, which the solver may have removed."""
+    """Return the first names of the files in a folder, which the solver may have removed."""
     names = []
     with contextlib.suppress(OSError):
         for path in folder.rglob("*"):
             names.append(str(path.relative_to(folder)).encode(errors="replace").decode())
-            if len(names) > _MAX_FILES:
-                return (*sorted(names[:_MAX_FILES]), "…")
+            if len(names) > MAX_FILES:
+                return (*sorted(names[:MAX_FILES]), "…")
     return tuple(sorted(names))
 
 
 class _SupervisedRun(RunCallbacks):
-    """Tells the supervisor about a run, and writes the points it reports where they outlive this process."""
+    """Callbacks that announce phases, and that write the reported points to a file, which outlives this process."""
 
-    def __init__(self, board: Board, folder: Path, request: RunRequest) -> None:
-        self.board, self.path, self.limit = board, folder / REPORTS, request.time_limit
-        self.grace = request.grace_seconds
-        self.memory = request.memory_limit_bytes
+    def __init__(self, phases: Phases, folder: Path, memory_limit_bytes: int | None) -> None:
+        self.phases, self.path, self.memory = phases, folder / REPORTS, memory_limit_bytes
         self.written = 0
         self.file: int | None = None
 
     def __enter__(self) -> "_SupervisedRun":
         if self.memory is not None:
-            # Memory in use is what counts, and the supervisor looks at it; this bounds what a single grab can do meanwhile.
+            # The supervisor looks at the memory in use, which is what counts; this bounds a single grab meanwhile.
             _limit_data(2 * self.memory)
-        self.board.begin(BUILDING, time.monotonic() + max(self.limit, BUILD_SECONDS))
+        self.phases.announce(BUILDING)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.left()
         if self.memory is not None:
             _limit_data(resource.RLIM_INFINITY)
         if self.file is not None:
@@ -224,14 +270,13 @@ class _SupervisedRun(RunCallbacks):
                 self.path.unlink(missing_ok=True)
 
     def entered(self) -> None:
-        self.board.begin(SOLVING, time.monotonic() + self.limit + self.grace)
+        self.phases.announce(SOLVING)
 
     def reported(self, trace: list[tuple[float, Array]]) -> None:
         with contextlib.suppress(OSError):
-            again = len(trace) <= self.written
-            if self.file is None or again:
-                # Anew, as points have gone from the trace.
-                flags = os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC
+            if self.file is None or len(trace) <= self.written:
+                # From the beginning, as points have gone from the trace.
+                flags = os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
                 if self.file is not None:
                     os.close(self.file)
                 self.file, self.written = os.open(self.path, flags, 0o600), 0
@@ -240,20 +285,21 @@ class _SupervisedRun(RunCallbacks):
         self.written = len(trace)
 
     def left(self) -> None:
-        if self.board.phase in (BUILDING, SOLVING):
-            # Whatever is left to do is short; a solver's remains may still hang it.
-            self.board.begin(PREPARING, time.monotonic() + PREPARE_SECONDS)
+        # What is left to do is short; a solver's remains may still hang it.
+        self.phases.announce(FINISHING)
 
 
-def read_reports(reports: bytes) -> list[tuple[float, Array]]:
+def decode_reports(reports: bytes) -> list[tuple[float, Array]]:
     """Return (seconds, values) of the points in a file of reports; the last record may be cut off."""
-    points, place = [], 0
-    while place + _RECORD.size <= len(reports):
+    points: list[tuple[float, Array]] = []
+    place = 0
+    while place + _RECORD.size <= len(reports) and len(points) < MAX_REPORTED_POINTS:
         seconds, size = _RECORD.unpack_from(reports, place)
         place += _RECORD.size
         if size < 0 or place + 8 * size > len(reports):
             break
-        points.append((seconds, np.frombuffer(reports, np.float64, size, place)))
+        if 0.0 <= seconds < math.inf:
+            points.append((seconds, np.frombuffer(reports, np.float64, size, place)))
         place += 8 * size
     return points
 
@@ -262,7 +308,7 @@ def read_reports(reports: bytes) -> list[tuple[float, Array]]:
 def _contained(folder: Path) -> Iterator[Path]:
     """Provide an empty working directory, and an empty file for the output."""
     home = os.open(".", os.O_RDONLY | os.O_CLOEXEC)
-    write_to(folder / OUTPUT)
+    redirect_output(folder / OUTPUT)
     # Emptied and not removed: that takes milliseconds on some file systems.
     place = folder / "work"
     place.mkdir(exist_ok=True)
@@ -278,6 +324,7 @@ def _contained(folder: Path) -> Iterator[Path]:
 
 
 def _limit_data(limit: int) -> None:
+    """Limit the memory that this process may allocate."""
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_DATA, (hard if limit == resource.RLIM_INFINITY else limit, hard))
@@ -293,7 +340,7 @@ def _forget_peak() -> bool:
 
 
 def _peak() -> int:
-    """Return the peak in bytes since _forget_peak, or where that is not known, of the process' whole life."""
+    """Return the peak in bytes since _forget_peak, or of the process' whole life if the system cannot reset it."""
     try:
         with open("/proc/self/status", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
             return 1024 * int(next(line for line in file if line.startswith("VmHWM")).split()[1])
@@ -302,6 +349,7 @@ def _peak() -> int:
 
 
 def _resident() -> int:
+    """Return the bytes of this process in memory."""
     try:
         pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
     except OSError:

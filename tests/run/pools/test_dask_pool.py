@@ -1,4 +1,4 @@
-"""The same jobs on a Dask cluster: the same rows as on this machine alone."""
+"""Jobs on a Dask cluster: the rows are the same as on this machine alone."""
 
 import contextlib
 import json
@@ -53,7 +53,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def start(folder: Path, *command: str | Path) -> subprocess.Popen[str]:
-    variables = os.environ | {"PYTHONPATH": f"{folder}:{Path(__file__).parents[2]}", MARK: MARKED}
+    variables = os.environ | {"PYTHONPATH": f"{folder}:{Path(__file__).parents[3]}", MARK: MARKED}
     return subprocess.Popen(
         command,
         cwd=folder,
@@ -67,10 +67,10 @@ def start(folder: Path, *command: str | Path) -> subprocess.Popen[str]:
 
 def rows(path: Path) -> Rows:
     with Store(path) as store:
-        found = list(store.rows(all_rows=True))
-    assert len({row["key"] for row in found}) == len(found)
+        stored = list(store.rows(all_rows=True))
+    assert len({row["key"] for row in stored}) == len(stored)
     names = ("problem", "solver", "start", "termination", "margin", "kappa_bar", "message")
-    return {row["key"]: tuple(row[name] for name in names) for row in found}
+    return {row["key"]: tuple(row[name] for name in names) for row in stored}
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def local(folder: Path) -> Rows:
     return rows(folder / "local.db")
 
 
-def test_a_cluster_of_two_processes_here(folder: Path, local: Rows) -> None:
+def test_rows_of_a_cluster_on_this_machine_are_the_same(folder: Path, local: Rows) -> None:
     process = start(folder, SCRIPT, "run", "suite.toml", "--dask", "local", "-j", "2", "-o", "cluster.db")
     _, text = process.communicate()
     assert process.returncode == 0, text
@@ -90,8 +90,8 @@ def test_a_cluster_of_two_processes_here(folder: Path, local: Rows) -> None:
         assert len({row["worker"] for row in store.rows() if row["worker"].startswith("tcp://127.0.0.1:")}) == 2
 
 
-@pytest.mark.parametrize("failures", [3, 0], ids=["dask tries again", "we try again"])
-def test_two_workers_over_tcp_one_killed_midway(
+@pytest.mark.parametrize("failures", [3, 0], ids=["dask tries again", "the driver tries again"])
+def test_rows_are_the_same_if_one_of_two_workers_is_killed(
     folder: Path, local: Rows, failures: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES", str(failures))
@@ -120,14 +120,14 @@ def test_two_workers_over_tcp_one_killed_midway(
     assert rows(folder / file) == local
 
 
-def test_an_interrupted_driver_goes_on(folder: Path, local: Rows) -> None:
+def test_an_interrupted_driver_resumes(folder: Path, local: Rows) -> None:
     command = (SCRIPT, "run", "suite.toml", "--dask", "local", "-j", "2", "-o", "again.db")
     with start(folder, *command) as process:
         assert process.stderr is not None
         while not process.stderr.readline().startswith("[5/"):
             pass
         os.killpg(process.pid, signal.SIGINT)
-        assert "the same command goes on" in process.stderr.read()
+        assert "the same command resumes" in process.stderr.read()
     assert process.returncode == 130 and none_left(MARKED) == {}
     with start(folder, *command) as process:
         _, text = process.communicate()

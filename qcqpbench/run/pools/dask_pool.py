@@ -1,0 +1,208 @@
+"""A pool on a Dask cluster: each Dask worker does what a thread of `LocalPool` does, in the same isolation."""
+
+import asyncio
+import contextlib
+import importlib
+import logging
+import threading
+import time
+import uuid
+import warnings
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import asdict
+from functools import cache
+from typing import Any
+
+from qcqpbench import __version__
+from qcqpbench.catalog.machine import machine
+from qcqpbench.catalog.status import Termination
+from qcqpbench.errors import QcqpbenchError, require
+from qcqpbench.run.attempt import Attempt
+from qcqpbench.run.isolation.worker import StoppedError, Worker
+from qcqpbench.run.job import Job, Outcome
+
+from .local_pool import MAX_TRIES, Running, run_job
+
+# Jobs on the cluster: enough that no worker waits for its next one and that an adaptive cluster sees a reason to grow;
+# few enough that 10⁵ jobs never lie on the scheduler at once.
+_MIN_SUBMITTED_JOBS, _SUBMITTED_JOBS_PER_THREAD = 16, 3
+_LOOK_SECONDS = 1.0
+_CONNECT_SECONDS = 10.0
+
+# On a Dask worker: the worker of each of its threads, and all of them.
+_of_thread = threading.local()
+_workers: set[Worker] = set()
+
+
+class DaskPool:
+    """The workers of a Dask cluster.
+
+    Parameters
+    ----------
+    address
+        A scheduler's address, or ``local`` for a cluster on this machine.
+    workers
+        Processes of a cluster on this machine.
+
+    Raises
+    ------
+    QcqpbenchError
+        If Dask is not installed, or the scheduler does not answer.
+    """
+
+    def __init__(self, address: str, workers: int = 1) -> None:
+        _distributed()
+        if address != "local":
+            _require_scheduler(address)
+        self.address, self.workers = address, workers
+        self._client: Any = None
+        self._jobs: dict[str, Job] = {}
+        self._since: dict[str, float] = {}
+
+    def running(self) -> list[Running]:
+        now = time.monotonic()
+        try:
+            processing = {} if self._client is None else self._client.processing()
+        except Exception:
+            # The connection is about to close; the view can do without.
+            return []
+        return [
+            Running(str(worker), job, self._since.setdefault(str(key), now))
+            for worker, keys in processing.items()
+            for key in keys
+            if (job := self._jobs.get(str(key))) is not None
+        ]
+
+    def outcomes(self, jobs: Iterable[Job]) -> Generator[Outcome, None, None]:
+        distributed = _distributed()
+        with contextlib.ExitStack() as stack:
+            # A scheduler that is lost would be a traceback on the terminal.
+            stack.enter_context(distributed.utils.silence_logging_cmgr(logging.CRITICAL))
+            target: Any = self.address
+            if self.address == "local":
+                cluster = distributed.LocalCluster(
+                    n_workers=self.workers, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL
+                )
+                target = stack.enter_context(cluster)
+            client = distributed.Client(target, timeout=f"{_CONNECT_SECONDS:g}s", set_as_default=False)
+            self._client = stack.enter_context(client)
+            if not self._client.nthreads():
+                warnings.warn(f"{self.address} has no workers yet; the runs wait for them", stacklevel=2)
+            stack.callback(self._leave)
+            yield from self._collect(iter(jobs))
+
+    def _collect(self, jobs: Iterator[Job]) -> Generator[Outcome, None, None]:
+        """Keep jobs on the cluster, and yield their outcomes."""
+        finished = _distributed().as_completed(loop=self._client.loop)
+        tries: Counter[str] = Counter()
+        room, last_look = 0, -_LOOK_SECONDS
+        while True:
+            if time.monotonic() - last_look >= _LOOK_SECONDS:
+                threads = sum(self._client.nthreads().values())
+                room, last_look = max(_MIN_SUBMITTED_JOBS, _SUBMITTED_JOBS_PER_THREAD * threads), time.monotonic()
+            while len(self._jobs) < room and (job := next(jobs, None)) is not None:
+                finished.add(self._submit(job))
+            if not self._jobs:
+                return
+            future = next(finished)
+            job = self._jobs.pop(future.key)
+            self._since.pop(future.key, None)
+            if future.status == "finished":
+                outcome = future.result()
+                del future
+                del tries[job.key]
+                yield outcome
+                continue
+            reason = self._reason_of_loss(future)
+            # Dask itself has tried several workers, and each was lost.
+            tries[job.key] += 1
+            if tries[job.key] < MAX_TRIES:
+                finished.add(self._submit(job))
+            else:
+                del tries[job.key]
+                yield Outcome(job, _crashed(job, reason), worker=self.address, begun=time.time())
+
+    def _submit(self, job: Job) -> Any:
+        # A new key each time: the same job may be on the cluster from an earlier call.
+        key = f"qcqpbench-{uuid.uuid4().hex}"
+        self._jobs[key] = job
+        return self._client.submit(_run_job, job, __version__, key=key, pure=False)
+
+    def _reason_of_loss(self, future: Any) -> str:
+        """Return why the workers of a job were lost; raise the error if that is not what happened."""
+        error = future.exception() if future.status == "error" else None
+        if self._client.status != "running":
+            raise QcqpbenchError(f"the Dask scheduler at {self.address} is gone; the same command resumes")
+        if error is not None and not isinstance(error, _distributed().KilledWorker):
+            raise error
+        return str(error or future.status)
+
+    def _leave(self) -> None:
+        """End the runs under way, which would go on to their time limits."""
+        with contextlib.suppress(Exception):
+            if self._jobs and self._client.status == "running":
+                self._client.run(_interrupt_workers, wait=False)
+        self._client = None
+
+
+def _distributed() -> Any:
+    try:
+        return importlib.import_module("distributed")
+    except ModuleNotFoundError:
+        raise QcqpbenchError("the package distributed is missing: pip install 'qcqpbench[dask]'") from None
+
+
+def _require_scheduler(address: str) -> None:
+    """Raise an error if no scheduler answers: a client would wait for ever at a port where something else listens."""
+    distributed = _distributed()
+
+    async def connect() -> None:
+        options = distributed.Security().get_connection_args("client")
+        comm = await distributed.comm.connect(address, timeout=_CONNECT_SECONDS, **options)
+        await comm.close()
+
+    try:
+        distributed.comm.get_address_host_port(address)
+        asyncio.run(asyncio.wait_for(connect(), _CONNECT_SECONDS))
+    except (OSError, ValueError, TypeError) as error:
+        reason = " ".join(str(error).split()) or f"no answer within {_CONNECT_SECONDS:g} s"
+        requirement = "--dask must be local or the tcp://HOST:PORT of a Dask scheduler"
+        raise QcqpbenchError(f"{requirement}, got {address}: {reason}") from error
+
+
+def _run_job(job: Job, version: str) -> Outcome:
+    """Run a job on a Dask worker, in one of its threads, each of which has a `Worker`."""
+    require(version == __version__, f"a Dask worker has qcqpbench {__version__}, the driver has {version}")
+    if getattr(_of_thread, "worker", None) is None:
+        _of_thread.worker = Worker()
+        _workers.add(_of_thread.worker)
+    try:
+        return run_job(job, _of_thread.worker, str(_distributed().get_worker().address), _machine())
+    except StoppedError:
+        _workers.discard(_of_thread.worker)
+        _of_thread.worker = None
+        raise
+
+
+@cache
+def _machine() -> dict[str, Any]:
+    return asdict(machine())
+
+
+def _interrupt_workers() -> None:
+    """End the runs of a Dask worker."""
+    for worker in list(_workers):
+        worker.interrupt()
+
+
+def _crashed(job: Job, reason: str) -> Attempt:
+    return Attempt(
+        job.problem,
+        job.problem_id,
+        job.solver,
+        job.version,
+        job.formulation,
+        Termination.CRASHED,
+        message=f"the cluster lost every worker that tried it: {reason}",
+    )

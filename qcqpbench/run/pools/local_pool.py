@@ -1,0 +1,153 @@
+"""Pools run jobs and yield their outcomes as they finish; this one has its workers on this machine."""
+
+import queue
+import threading
+import time
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from qcqpbench.errors import require
+from qcqpbench.run.isolation.worker import Worker
+from qcqpbench.run.job import Job, Outcome
+
+# A run whose process is killed from outside (by an administrator, by the system out of memory) is tried again; one
+# whose solver kills it every time is a crash.
+MAX_TRIES = 3
+_POLL_SECONDS = 0.005
+
+
+@dataclass(frozen=True)
+class Running:
+    """A job that a worker is running, and the time of its start (monotonic)."""
+
+    worker: str
+    job: Job
+    since: float
+
+
+class Pool(Protocol):
+    """A set of workers that run jobs: `LocalPool` here, `DaskPool` on a cluster."""
+
+    def outcomes(self, jobs: Iterable[Job]) -> Generator[Outcome, None, None]:
+        """Yield the outcome of each job, in the order they finish.
+
+        Jobs are taken as they are needed. Closing the generator ends all runs under way.
+        """
+
+    def running(self) -> list[Running]:
+        """Return the jobs that run now; may be called from another thread."""
+
+
+def run_job(job: Job, worker: Worker, name: str, machine: Mapping[str, Any] | None = None) -> Outcome:
+    """Run a job on a worker.
+
+    Parameters
+    ----------
+    name
+        The worker's name.
+    machine
+        The machine of the worker, if it is not the driver's.
+
+    Raises
+    ------
+    QcqpbenchError
+        If another machine has another version of the solver: its rows would not compare. On the driver's machine it is
+        the solver that changed, and its row says so.
+    """
+    for _ in range(MAX_TRIES):
+        begun = time.time()
+        isolated = worker.run_job(job)
+        require(machine is None or not isolated.other_version, isolated.attempt.message)
+        if not isolated.lost:
+            break
+    return Outcome(job, isolated.attempt, isolated.output, name, begun, machine)
+
+
+class LocalPool:
+    """Workers on this machine, driven by one thread each."""
+
+    def __init__(self, workers: int = 1) -> None:
+        self.workers = workers
+        self._running: dict[str, Running] = {}
+
+    def running(self) -> list[Running]:
+        return list(self._running.values())
+
+    def outcomes(self, jobs: Iterable[Job]) -> Generator[Outcome, None, None]:
+        source = _JobSource(jobs)
+        # Short, so that outcomes do not pile up if the caller is slow to take them.
+        finished: queue.Queue[Outcome | BaseException | None] = queue.Queue(self.workers)
+        workers = [Worker() for _ in range(self.workers)]
+        threads = [
+            threading.Thread(target=self._work, args=(f"local-{number}", worker, source, finished), daemon=True)
+            for number, worker in enumerate(workers)
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            yield from _take(finished, len(threads))
+        finally:
+            source.close()
+            for worker in workers:
+                worker.interrupt()
+            while any(thread.is_alive() for thread in threads):
+                # A thread that waits to hand over an outcome must get on to see that the source is closed.
+                _drain(finished)
+                time.sleep(_POLL_SECONDS)
+
+    def _work(
+        self,
+        name: str,
+        worker: Worker,
+        source: "_JobSource",
+        finished: "queue.Queue[Outcome | BaseException | None]",
+    ) -> None:
+        """Run jobs until there are no more; hand over their outcomes, and at the end None or an error."""
+        try:
+            with worker:
+                while (job := source.next_job()) is not None:
+                    self._running[name] = Running(name, job, time.monotonic())
+                    finished.put(run_job(job, worker, name))
+                    del self._running[name]
+            finished.put(None)
+        except BaseException as error:
+            finished.put(error)
+        finally:
+            self._running.pop(name, None)
+
+
+class _JobSource:
+    """Jobs that several threads take, until there are no more or it is closed."""
+
+    def __init__(self, jobs: Iterable[Job]) -> None:
+        self._jobs = iter(jobs)
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+
+    def next_job(self) -> Job | None:
+        with self._lock:
+            return None if self._closed.is_set() else next(self._jobs, None)
+
+    def close(self) -> None:
+        self._closed.set()
+
+
+def _take(finished: "queue.Queue[Outcome | BaseException | None]", threads: int) -> Iterator[Outcome]:
+    """Yield outcomes until as many threads have ended; raise the first error of one."""
+    while threads:
+        outcome = finished.get()
+        if isinstance(outcome, BaseException):
+            raise outcome
+        if outcome is None:
+            threads -= 1
+        else:
+            yield outcome
+
+
+def _drain(finished: "queue.Queue[Outcome | BaseException | None]") -> None:
+    try:
+        while True:
+            finished.get_nowait()
+    except queue.Empty:
+        pass

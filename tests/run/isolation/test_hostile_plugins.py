@@ -1,0 +1,187 @@
+"""Plug-ins that attack the isolation: limits, verification and cleaning up hold nevertheless."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import qcqpbench
+from qcqpbench.catalog.status import Termination
+from qcqpbench.run.isolation import supervised_process
+from qcqpbench.run.isolation.worker import Worker
+from tests.support.plugins.malicious import HIDDEN_SECONDS, LAZY_SECONDS
+from tests.support.plugins.runs import SPEC, TASK, installed, job, margin
+from tests.support.processes import MARK, marked, none_left
+
+pytestmark = pytest.mark.slow
+
+QCQPBENCH = str(Path(sys.executable).with_name("qcqpbench"))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def plugins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with installed(tmp_path_factory.mktemp("plugins")):
+        yield
+
+
+@pytest.mark.parametrize("form", ["pipe", "link", "folder"])
+def test_a_replaced_file_of_reports_costs_its_content_only(form: str) -> None:
+    with Worker() as worker:
+        attempt = worker.run_job(job(f"malicious[kind=replace_reports_by_{form}]")).attempt
+        assert (attempt.termination, attempt.message) == (Termination.CRASHED, "its process died: exit code 3")
+        assert attempt.point is None
+        assert worker.run_job(job("slsqp")).attempt.termination is Termination.LOCALLY_OPTIMAL
+
+
+def test_a_solver_cannot_lift_its_time_limit() -> None:
+    begin = time.monotonic()
+    with Worker() as worker:
+        attempt = worker.run_job(replace(job("malicious[kind=lift_time_limit]"), time_limit=0.2)).attempt
+    assert attempt.termination is Termination.TIME_LIMIT
+    assert attempt.message.startswith("killed while solving")
+    # Far below the time that the solver wants, and far above the delays of a busy machine.
+    assert time.monotonic() - begin < 60
+
+
+def test_a_solver_cannot_lift_its_memory_limit() -> None:
+    with Worker() as worker:
+        limited = replace(job("malicious[kind=lift_memory_limit]"), time_limit=60.0, memory_limit=400_000_000)
+        attempt = worker.run_job(limited).attempt
+    assert attempt.termination is Termination.MEMORY_LIMIT, attempt.message
+    assert attempt.message.startswith("killed while solving: used")
+
+
+def test_a_claim_past_the_time_limit_is_a_time_limit() -> None:
+    with Worker() as worker:
+        attempt = worker.run_job(job("malicious[kind=forge_late_reply]")).attempt
+    assert attempt.termination is Termination.TIME_LIMIT
+    assert attempt.message == "says optimal, but returned 980 s past its limit"
+
+
+def test_impossible_times_are_an_error() -> None:
+    with Worker() as worker:
+        attempt = worker.run_job(job("malicious[kind=forge_times]")).attempt
+    assert attempt.termination is Termination.ERROR and attempt.solve_seconds is None
+    assert "times must be finite and not negative, got inf s" in attempt.message
+
+
+def test_the_trace_is_converted_before_the_clock_stops() -> None:
+    """Leave out a point that a solver put into the trace itself."""
+    begin = time.monotonic()
+    with Worker() as worker:
+        attempt = worker.run_job(job("malicious[kind=lazy_trace]")).attempt
+    assert (attempt.termination, len(attempt.trace)) == (Termination.MEMORY_LIMIT, 1)
+    assert attempt.margin == pytest.approx(margin(qcqpbench.random_start(TASK, 0)), abs=1e-12)
+    assert attempt.solve_seconds is not None
+    assert attempt.solve_seconds >= 100 * LAZY_SECONDS or time.monotonic() - begin < 100 * LAZY_SECONDS
+
+
+@pytest.mark.parametrize("which", ["solver", "verifier"])
+def test_an_idle_process_that_was_stopped_is_continued(which: str) -> None:
+    with Worker() as worker:
+        worker.run_job(job("slsqp"))
+        solver_process, verifier_process = worker.processes()
+        stopped = solver_process if which == "solver" else verifier_process
+        os.kill(stopped.process_id, signal.SIGSTOP)
+        begin = time.monotonic()
+        assert worker.run_job(job("slsqp", 1)).attempt.termination is Termination.LOCALLY_OPTIMAL
+        # Far below the minutes that a request may take.
+        assert time.monotonic() - begin < 60
+
+
+def test_a_process_that_works_while_it_is_idle_is_replaced() -> None:
+    with Worker() as worker:
+        worker.run_job(job("slsqp"))
+        (child, _) = worker.processes()
+        before = child.process_id
+        worker.run_job(job("slsqp", 1))
+        assert child.process_id == before
+        # As if it had used the CPU meanwhile.
+        child._cpu_seconds -= 1.0
+        worker.run_job(job("slsqp", 2))
+        assert child.process_id != before
+
+
+def hidden() -> list[int]:
+    """Return the processes that hide from their supervisor."""
+    command, pids = f"sleep\0{os.environ[HIDDEN_SECONDS]}\0".encode(), []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (folder / "cmdline").read_bytes() == command:
+                pids.append(int(folder.name))
+    return pids
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
+    """Return whether a condition holds in time."""
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return condition()
+
+
+def test_a_child_without_environment_does_not_outlive_a_killed_supervisor() -> None:
+    with Worker() as worker:
+        assert worker.run_job(job("malicious[kind=hide_child_and_kill_supervisor]")).lost
+        assert wait_until(lambda: not hidden())
+
+
+def test_a_child_without_environment_does_not_outlive_driver_and_supervisor() -> None:
+    mark = f"both-{os.getpid()}"
+    command = [QCQPBENCH, "solve", SPEC, "-s", "malicious[kind=hide_child_and_wait]"]
+    with subprocess.Popen(
+        command, env=os.environ | {MARK: mark}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as driver:
+        assert wait_until(lambda: bool(hidden()))
+        (child,) = hidden()
+        solver_process = parent(child)
+        supervisor = parent(solver_process)
+        assert parent(parent(supervisor)) == driver.pid
+        os.kill(driver.pid, signal.SIGSTOP)
+        os.kill(supervisor, signal.SIGKILL)
+        os.kill(driver.pid, signal.SIGKILL)
+    assert wait_until(lambda: not hidden())
+    assert none_left(mark) == {}
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_a_stopped_supervisor_does_not_void_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervised_process, "_TICK_SECONDS", 0.1)
+    with Worker() as worker:
+        attempt = worker.run_job(job("malicious[kind=stop_supervisor]")).attempt
+        assert (attempt.termination, attempt.message) == (
+            Termination.CRASHED,
+            "its process died: its supervisor was stopped",
+        )
+        assert worker.run_job(job("slsqp")).attempt.termination is Termination.LOCALLY_OPTIMAL
+
+
+def test_nothing_outlives_the_driver_even_if_the_supervisor_is_stopped() -> None:
+    """Read the driver's stderr to its end, too: nothing else holds it."""
+    mark = f"stopped-{os.getpid()}"
+    command = [QCQPBENCH, "solve", SPEC, "-s", "malicious[kind=stop_supervisor]"]
+    with subprocess.Popen(
+        command, env=os.environ | {MARK: mark}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as driver:
+        assert wait_until(lambda: any(map(is_stopped, marked(mark))))
+        driver.send_signal(signal.SIGKILL)
+        assert driver.stderr is not None
+        driver.stderr.read()
+    assert none_left(mark) == {}
+
+
+def is_stopped(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except OSError:
+        return False

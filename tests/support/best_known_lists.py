@@ -1,0 +1,65 @@
+"""Lists of best known margins, and the commands that check and update them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qcqpbench import MaxMargin
+from qcqpbench.catalog.best_known import Proof, Record, read_list, shipped_path, write_list
+from qcqpbench.catalog.registry import family
+from qcqpbench.cli.main import main
+from qcqpbench.results.store import Store
+from qcqpbench.run.attempt import random_start, solve
+from qcqpbench.run.job import Outcome, load_problem
+from qcqpbench.run.suite import Suite
+
+RECORDS, PROOFS = read_list(shipped_path())
+_OF_TEN_INPUTS = {n: [record for record in RECORDS.values() if (record.n, record.m) == (n, 10)] for n in (2, 3, 5)}
+# The first and the last record of each number of outputs.
+SMALL = [records[k] for records in _OF_TEN_INPUTS.values() for k in (0, -1)]
+
+
+def task_of(record: Record) -> MaxMargin:
+    task = family(record.problem).generate()
+    assert isinstance(task, MaxMargin)
+    return task
+
+
+def run_command(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, list[str]]:
+    """Run a best-known command, and return its exit code and the lines of its output."""
+    code = main(["best-known", *map(str, words)])
+    out, err = capsys.readouterr()
+    return code, (out + err).splitlines()
+
+
+def write_small_list(path: Path) -> Path:
+    """Write a list of the small instances."""
+    write_list(path, {record.problem_id: record for record in SMALL}, PROOFS)
+    return path
+
+
+def worsen_first(path: Path) -> Record:
+    """Replace the point of the first record by another one, and its multipliers by equal ones."""
+    records, proofs = read_list(path)
+    record = next(iter(records.values()))
+    task = task_of(record)
+    W = random_start(task, 7)
+    equal = np.ones(task.labels.shape, np.float32)
+    bound = np.linalg.norm(task.mixture(equal / equal.size)[0], 2) * (1 + 1e-13)
+    margin = float(task.margin(W))
+    worse = replace(record, margin=margin, kappa_bar=margin / task.scale, bound=float(bound))
+    proof = Proof(W, np.zeros(task.n), equal)
+    write_list(path, records | {record.problem_id: worse}, proofs | {record.problem_id: proof})
+    return worse
+
+
+def write_results(path: Path, problem: str, solvers: list[str]) -> Path:
+    """Write a results file of runs of solvers on a problem."""
+    with Store(path, write=True) as store:
+        store.begin("a command", {"commit": "c0ffee" * 7, "dirty": True})
+        for job in Suite.of([problem], solvers).jobs():
+            task = load_problem(job.problem)
+            store.add(Outcome(job, solve(task, job.solver, random_start(task, job.start))))
+    return path
