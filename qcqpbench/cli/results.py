@@ -1,4 +1,4 @@
-"""report, verify, merge, export, sysinfo: results files, and the machine they come from."""
+"""The commands report, verify, merge, export and sysinfo: results files, and the machine they come from."""
 
 import argparse
 import json
@@ -11,7 +11,7 @@ from qcqpbench.atomic_files import check_target, writing_text
 from qcqpbench.catalog.machine import machine
 from qcqpbench.errors import MAX_MESSAGE_CHARACTERS
 from qcqpbench.results.export import export
-from qcqpbench.results.reverify import reverify
+from qcqpbench.results.reverify import Difference, reverify
 from qcqpbench.results.store import Store
 
 from .common import DONE, FAILED, rows_in_words, shown
@@ -20,32 +20,36 @@ from .common import DONE, FAILED, rows_in_words, shown
 def add_commands(commands: Any) -> None:
     command = commands.add_parser(
         "report",
-        help="make a page of results: who finds the largest margins, how fast, who fails",
-        description="Make a page that needs nothing but a browser, or the same in Markdown, and print its verdict.",
+        help="write a report on results: which solvers find the largest margins, how fast, and which fail",
+        description="Write a report as one HTML file that needs no network, or as Markdown, and print its verdict.",
     )
-    command.add_argument("files", metavar="FILE", nargs="+", help="results files; and JSON of pytest-benchmark")
-    command.add_argument("-o", "--output", metavar="FILE", help="where to write (report.html, report.md); - prints")
-    command.add_argument("--format", choices=("html", "md"), help="by default what the output's name says")
+    command.add_argument("files", metavar="FILE", nargs="+", help="results files, and JSON files of pytest-benchmark")
+    command.add_argument(
+        "-o", "--output", metavar="FILE", help="the report (default: report.html or report.md); - prints it"
+    )
+    command.add_argument(
+        "--format", choices=("html", "md"), help="the format (default: that of the output's suffix, else html)"
+    )
     command.set_defaults(command=_report)
 
-    command = commands.add_parser("verify", help="judge every point in a results file again, from its problem's spec")
+    command = commands.add_parser("verify", help="rebuild every problem of a results file and re-evaluate its points")
     command.add_argument("file", metavar="FILE", help="a results file")
     command.set_defaults(command=_verify)
 
-    command = commands.add_parser("merge", help="bring results files together in one")
+    command = commands.add_parser("merge", help="merge results files into one")
     command.add_argument("sources", metavar="FILE", nargs="+", help="results files")
     command.add_argument(
-        "-o", "--output", required=True, metavar="FILE", help="the file to add them to; made if missing"
+        "-o", "--output", required=True, metavar="FILE", help="the file to add them to; created if it is missing"
     )
     command.set_defaults(command=_merge)
 
     command = commands.add_parser("export", help="write results as a table for other programs")
     command.add_argument("file", metavar="FILE", help="a results file")
-    command.add_argument("target", metavar="OUT", help="a file: .csv, .parquet")
-    command.add_argument("--all", action="store_true", help="also rows that newer ones of the same run replace")
+    command.add_argument("target", metavar="OUT", help="the table: a .csv or .parquet file")
+    command.add_argument("--all", action="store_true", help="include rows that newer rows of the same run replace")
     command.set_defaults(command=_export)
 
-    command = commands.add_parser("sysinfo", help="the machine and the software, as results files keep them")
+    command = commands.add_parser("sysinfo", help="print the machine and the software as results files store them")
     command.add_argument("--json", action="store_true", help="print JSON")
     command.set_defaults(command=_sysinfo)
 
@@ -61,17 +65,17 @@ def _report(options: argparse.Namespace) -> int:
     kind = markdown.KIND if form == "md" else html.KIND
     target = Path(options.output or f"report.{form}")
     if options.output != "-":
-        # Before the files are read, which may take long.
+        # Before the files are read, which may take minutes.
         check_target(target, kind)
     results = read(options.files)
-    found = contents(results)
-    text = (markdown.markdown if form == "md" else html.html)(results, found)
+    numbers = contents(results)
+    text = (markdown.markdown if form == "md" else html.html)(results, numbers)
     if options.output == "-":
         sys.stdout.write(text)
         return DONE
     with writing_text(target, kind) as file:
         file.write(text)
-    print("\n".join(verdict(found)))
+    print("\n".join(verdict(numbers)))
     print(f"{target}: {len(results.rows)} runs, {len(text.encode(errors='replace')) / 1e6:.1f} MB")
     return DONE
 
@@ -82,10 +86,8 @@ def _verify(options: argparse.Namespace) -> int:
         for checked in reverify(store):
             rows, points = rows + checked.rows, points + checked.points
             differences += len(checked.differences)
-            for each in checked.differences:
-                start = f"{shown(each.row['solver'])} start {each.row['start']} on {shown(checked.problem)}"
-                stored = shown(repr(each.stored))
-                print(f"run {each.row['id']}: {each.name} is {each.found!r}, stored is {stored} ({start})")
+            for difference in checked.differences:
+                print(_difference_in_words(difference, checked.problem))
             for part in checked.unchecked:
                 unchecked += part.rows
                 print(f"could not be checked: {rows_in_words(part.rows)}: {part.reason[:MAX_MESSAGE_CHARACTERS]}")
@@ -95,17 +97,23 @@ def _verify(options: argparse.Namespace) -> int:
     return FAILED if parts else DONE
 
 
+def _difference_in_words(difference: Difference, problem: str) -> str:
+    row, name, stored = difference.row, difference.name, shown(repr(difference.stored))
+    run = f"{shown(row['solver'])} start {row['start']} on {shown(problem)}"
+    return f"run {row['id']}: {name} is {difference.recomputed!r}, stored is {stored} ({run})"
+
+
 def _merge(options: argparse.Namespace) -> int:
     counts = []
     for source in options.sources:
-        # All of them first: a wrong name, or a row that cannot be read, should not leave half of them merged.
+        # All files first: a wrong name or an unreadable row must not leave half of them merged.
         with Store(source) as store:
             counts.append(sum(1 for _ in store.rows(all_rows=True)))
     with Store(options.output, write=True) as store:
         for source, count in zip(options.sources, counts, strict=True):
             added = store.merge(source)
-            known = f", {count - added} left out: {options.output} has them already" if added < count else ""
-            print(f"{source}: {added} new rows{known}", flush=True)
+            left_out = f", {count - added} left out: {options.output} has them already" if added < count else ""
+            print(f"{source}: {added} new rows{left_out}", flush=True)
     return DONE
 
 
@@ -123,6 +131,6 @@ def _sysinfo(options: argparse.Namespace) -> int:
         print(json.dumps(facts, indent=2))
         return DONE
     for name, value in facts.items():
-        text = ", ".join(f"{key} {each}" for key, each in value.items()) if isinstance(value, dict) else value
+        text = ", ".join(f"{key} {item}" for key, item in value.items()) if isinstance(value, dict) else value
         print(f"{name:<17} {'' if text is None else text}")
     return DONE

@@ -1,6 +1,6 @@
-"""Arrays as bytes for the results file: number of axes, shape, then the numbers, all little-endian, 64 bits each.
+"""Arrays as bytes of a results file: number of axes, shape, then the numbers, all little-endian with 64 bits.
 
-Not compressed: zlib takes 5 % off the points of real runs.
+They are not compressed: zlib saves 5 % of the points of real runs.
 """
 
 import math
@@ -15,12 +15,12 @@ from qcqpbench.run.proposal import thin_trace
 
 Array = NDArray[np.float64]
 
-# Of NumPy 1; NumPy 2 has arrays of up to 64.
+# The limit of NumPy 1; NumPy 2 has 64.
 _MAX_AXES = 32
 
 
 def pack(array: Array) -> bytes | None:
-    """An array as bytes; None if it holds no real numbers, as the claims of a bad solver may."""
+    """Return an array as bytes; None if it does not hold real numbers, as the claims of a bad solver may."""
     try:
         numbers = np.asarray(array)
         if numbers.dtype.kind not in "fiub":
@@ -32,31 +32,31 @@ def pack(array: Array) -> bytes | None:
 
 
 def unpack(blob: bytes) -> Array:
-    """Return the array that `pack` made bytes of; bytes of another form raise ValueError."""
-    array, end = _next(blob, 0)
+    """Return the array that `pack` wrote; raise ValueError for bytes of another form."""
+    array, end = _read_array(blob, 0)
     if end != len(blob):
         raise ValueError(f"its array must end the {len(blob)} bytes, got an array of {end}")
     return array
 
 
 def pack_trace(trace: Sequence[tuple[float, Array]]) -> bytes:
-    """(seconds, point) pairs as bytes: of a long trace the first, the last and 98 between, evenly in log(seconds)."""
+    """Return (seconds, point) pairs as bytes; a long trace is thinned to 100 points, evenly in log(seconds)."""
     packed = [(seconds, pack(point)) for seconds, point in thin_trace(trace)]
     return b"".join(struct.pack("<d", seconds) + blob for seconds, blob in packed if blob is not None)
 
 
 def unpack_trace(blob: bytes) -> tuple[tuple[float, Array], ...]:
-    """Return the pairs that `pack_trace` made bytes of; bytes of another form raise ValueError."""
+    """Return the pairs that `pack_trace` wrote; raise ValueError for bytes of another form."""
     pairs, position = [], 0
     while position < len(blob):
         (seconds,) = _numbers(blob, "d", 1, position)
-        point, position = _next(blob, position + 8)
+        point, position = _read_array(blob, position + 8)
         pairs.append((float(seconds), point))
     return tuple(pairs)
 
 
-def _next(blob: bytes, position: int) -> tuple[Array, int]:
-    """Return the array at a position, and where the next thing begins; nothing larger than the bytes is made."""
+def _read_array(blob: bytes, position: int) -> tuple[Array, int]:
+    """Return the array at a position and the position after it; allocate no more than there are bytes."""
     (axes,) = _numbers(blob, "q", 1, position)
     if not 0 <= axes <= _MAX_AXES:
         raise ValueError(f"its number of axes must be 0 to {_MAX_AXES}, got {axes}")

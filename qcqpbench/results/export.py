@@ -1,7 +1,8 @@
-"""Results as a table for other programs: CSV and Parquet, the same columns in both.
+"""Export of results as a table for other programs: CSV and Parquet, with the same columns.
 
-A text cell of the CSV that a spreadsheet would take for a formula, because it begins with = + - @, a tab or a carriage
-return, perhaps after apostrophes, has an apostrophe before it. `unescape` removes it. Numbers are written as they are.
+A spreadsheet takes text that begins with = + - @, a tab or a carriage return for a formula. Such a text cell of the
+CSV, also one with apostrophes before that, has one more apostrophe in front, which `unescape` removes. Numbers are
+written as they are.
 """
 
 import csv
@@ -18,23 +19,25 @@ from qcqpbench.errors import QcqpbenchError, require
 
 from .store import COLUMNS, Store
 
-_OF_MACHINE = ("cpu", "commit")
-# Numbers that mean something in one file only, and what is spread over the columns of _OF_MACHINE.
+_MACHINE_COLUMNS = ("cpu", "commit")
+# Numbers that have a meaning in one file only, and the facts of which _MACHINE_COLUMNS are a part.
 _LOCAL = ("id", "number", "machine")
-EXPORTED = (*(name for name in COLUMNS if name not in _LOCAL), *_OF_MACHINE, "command")
-_WHOLE = ("start", "seed", "memory_limit", "threads", "iterations", "peak_memory_bytes")
-_TEXT = (
+EXPORTED = (*(name for name in COLUMNS if name not in _LOCAL), *_MACHINE_COLUMNS, "command")
+_INTEGERS = ("start", "seed", "memory_limit", "threads", "iterations", "peak_memory_bytes")
+_TEXTS = (
     *("invocation", "key", "worker", "problem", "problem_id", "solver", "version", "formulation", "termination"),
     *("point_status", "message", "details", "sense", "scope"),
-    *(*_OF_MACHINE, "command"),
+    *(*_MACHINE_COLUMNS, "command"),
 )
-_BATCH = 10_000
-_FORMULA = re.compile(r"'*[=+\-@\t\r]")
-# In exports of every version.
-_ALWAYS = {"invocation", "problem_id", "termination", "point_status"}
+_BATCH_ROWS = 10_000
+_FORMULA_START = re.compile(r"'*[=+\-@\t\r]")
+# Columns in the exports of every version.
+_COMMON_COLUMNS = {"invocation", "problem_id", "termination", "point_status"}
 _CSV = Kind(
     "a CSV table that export wrote",
-    lambda head: is_text(head) and set(head.partition(b"\n")[0].decode(errors="replace").strip().split(",")) >= _ALWAYS,
+    lambda head: (
+        is_text(head) and set(head.partition(b"\n")[0].decode(errors="replace").strip().split(",")) >= _COMMON_COLUMNS
+    ),
 )
 _PARQUET = magic("a Parquet file", b"PAR1")
 
@@ -42,10 +45,28 @@ Rows = Iterator[tuple[Any, ...]]
 
 
 def export(store: Store, target: str | Path, all_rows: bool = False) -> int:
-    """Write the rows to a file (.csv, .parquet), which appears whole or not at all; returns how many.
+    """Write rows to a .csv or .parquet file, which appears whole or not at all.
 
-    An empty cell of the CSV and a null of the Parquet stand for what has no value; details are JSON. A file that exists
-    and is not such a table is not replaced.
+    A missing value is an empty cell of the CSV and a null of the Parquet file; details are JSON.
+
+    Parameters
+    ----------
+    store
+        The results file.
+    target
+        The file to write. An existing file is replaced only if it is such a table.
+    all_rows
+        All rows, rather than the newest of each job that counts.
+
+    Returns
+    -------
+    int
+        The number of rows written.
+
+    Raises
+    ------
+    QcqpbenchError
+        If the file cannot be written, or is of another kind.
     """
     target = Path(target)
     writers: dict[str, tuple[Callable[[Rows, Path], int], Kind]] = {
@@ -61,19 +82,20 @@ def export(store: Store, target: str | Path, all_rows: bool = False) -> int:
 
 def escape(text: str) -> str:
     """Return a text cell that no spreadsheet takes for a formula."""
-    return f"'{text}" if _FORMULA.match(text) else text
+    return f"'{text}" if _FORMULA_START.match(text) else text
 
 
 def unescape(cell: str) -> str:
-    """Return the text that `escape` made a cell of."""
-    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
+    """Return the text of a cell that `escape` wrote."""
+    return cell[1:] if cell.startswith("'") and _FORMULA_START.match(cell) else cell
 
 
 def _table(store: Store, all_rows: bool) -> Rows:
+    """Yield the cells of each row in the order of EXPORTED."""
     invocations = store.invocations()
     for row in store.rows(all_rows):
         invocation = invocations[row["invocation"]]
-        facts = {name: row["machine"].get(name) for name in _OF_MACHINE}
+        facts = {name: row["machine"].get(name) for name in _MACHINE_COLUMNS}
         row |= {name: None if value is None else str(value) for name, value in facts.items()}
         row |= {"command": invocation["command"], "invocation": invocation["uid"]}
         row["details"] = None if row["details"] is None else json.dumps(row["details"])
@@ -85,7 +107,7 @@ def _write_csv(table: Rows, path: Path) -> int:
     with writing_text(path, _CSV) as file:
         writer = csv.writer(file)
         writer.writerow(EXPORTED)
-        for count, row in enumerate(table, 1):  # noqa: B007 (the last one is the number of rows)
+        for count, row in enumerate(table, 1):  # noqa: B007 (counts the rows)
             writer.writerow([escape(cell) if isinstance(cell, str) else cell for cell in row])
     return count
 
@@ -101,11 +123,11 @@ def _fill_parquet(table: Rows, file: BinaryIO) -> int:
     import pyarrow  # noqa: PLC0415 (an extra)
     from pyarrow import parquet  # noqa: PLC0415
 
-    kinds = {name: pyarrow.string() for name in _TEXT} | {name: pyarrow.int64() for name in _WHOLE}
-    schema = pyarrow.schema([(name, kinds.get(name, pyarrow.float64())) for name in EXPORTED])
+    types = {name: pyarrow.string() for name in _TEXTS} | {name: pyarrow.int64() for name in _INTEGERS}
+    schema = pyarrow.schema([(name, types.get(name, pyarrow.float64())) for name in EXPORTED])
     count = 0
     with parquet.ParquetWriter(file, schema) as writer:
-        while batch := list(itertools.islice(table, _BATCH)):
+        while batch := list(itertools.islice(table, _BATCH_ROWS)):
             columns = zip(*batch, strict=True)
             arrays = [pyarrow.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
             writer.write_table(pyarrow.table(arrays, schema=schema))

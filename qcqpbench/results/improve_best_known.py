@@ -1,4 +1,4 @@
-"""A list of best known margins checked, and improved by what others found: every number is computed again."""
+"""Check and improve a list of best known margins. Every number is recomputed from points and multipliers."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -16,24 +16,26 @@ from qcqpbench.catalog.family import TaskFamily
 from qcqpbench.catalog.registry import family
 from qcqpbench.errors import QcqpbenchError, require
 from qcqpbench.problem.maxmargin import MaxMargin
-from qcqpbench.run.suite import load_suite
+from qcqpbench.problem.npz_archive import read_npz
+from qcqpbench.run.isolation.description import is_plugin_problem, problem_apart
+from qcqpbench.run.suite_file import load_suite
 from qcqpbench.run.verify import verify
 
 from .store import Row, Store
 
 Array = NDArray[np.float64]
 
-# Relative to the value or to the task's scale, whichever is more. BLAS and LAPACK differ from machine to machine:
-_ROUNDING = 1e-12
-# What is better by less is the same point, or the same bound, found once more.
-_IMPROVEMENT = 1e-9
-# That a file of points may unpack to; points of all instances are less than 1 MB.
-_MOST_BYTES = 1 << 24
+# Tolerances relative to the value or to the task's scale, whichever is more.
+# BLAS and LAPACK round differently on different machines.
+_ROUNDING_TOLERANCE = 1e-12
+# A smaller improvement is the same point, or the same bound, found again.
+_MIN_IMPROVEMENT = 1e-9
+# Limit of the unpacked size of a file of points; the points of all instances have less than 1 MB.
+_MAX_UNPACKED_BYTES = 1 << 24
 
 
 def check(path: Path) -> Iterator[tuple[Record, str]]:
-    """Each record of a list, and what is wrong with it, empty if nothing is: its problem is made anew, its margin and
-    its bound are computed from its proof."""
+    """Recompute the margin and the bound of each record from its proof, and yield it with what differs, or with ""."""
     records, proofs = read_list(path)
     for id, record in records.items():
         yield record, _fault(record, proofs[id])
@@ -43,29 +45,31 @@ def _fault(record: Record, proof: Proof) -> str:
     try:
         task = _task(record.problem)
     except QcqpbenchError as error:
-        return f"its problem cannot be made: {error}"
+        return f"its problem cannot be generated: {error}"
     if task.id != record.problem_id or task.metadata.spec != record.problem:
         return f"problem_id is {record.problem_id}, the problem is {task.metadata.spec} with {task.id}"
-    found = verify(task, proof.point)
-    if found.margin is None:
+    margin = verify(task, proof.point).margin
+    if margin is None:
         return "a row of its point has no direction"
     if record.margin > record.bound:
         return f"margin {record.margin!r} is above bound {record.bound!r}"
     for name, value, has in (
-        ("margin", found.margin, "point has"),
-        ("kappa_bar", found.margin / task.scale, "point has"),
+        ("margin", margin, "point has"),
+        ("kappa_bar", margin / task.scale, "point has"),
         ("bound", proved_bound(task, proof.multipliers, proof.offsets), "multipliers prove"),
     ):
         stored = getattr(record, name)
-        if not abs(stored - value) <= _ROUNDING * max(abs(stored), task.scale):
+        if not abs(stored - value) <= _ROUNDING_TOLERANCE * max(abs(stored), task.scale):
             return f"{name} is {stored!r}, its {has} {value!r}"
     return ""
 
 
 @dataclass(frozen=True, eq=False)
 class Offer:
-    """What somebody has for an instance. margin and bound are claims: who claims nothing better is not looked at; of
-    multipliers without a claim it is computed what they prove."""
+    """A point and multipliers that may improve the record of an instance.
+
+    margin, bound   claims: an offer that claims nothing better is ignored; the default claims everything
+    """
 
     problem: str
     solver: str
@@ -81,16 +85,33 @@ class Offer:
 
 @dataclass(frozen=True)
 class Change:
-    """A record as it was, None if it is new, and as it is."""
+    """A record before and after an update; before is None if it is new."""
 
     before: Record | None
     after: Record
 
 
 def update(path: Path, sources: Sequence[Path]) -> tuple[dict[str, Record], list[Change]]:
-    """Take what is better into a list, made if it is missing: from results files, and from .npz files with points W by
-    the specs of their problems, perhaps with texts `solver` and `command` that say what found them.
-    Returns the records and what changed; without a change nothing is written."""
+    """Improve a list by points and multipliers of other files, and write it if anything changed.
+
+    Parameters
+    ----------
+    path
+        The list; created if it is missing.
+    sources
+        Results files, and .npz files with points W under the specs of their problems. The latter may hold texts
+        `solver` and `command` that say how the points were found.
+
+    Returns
+    -------
+    tuple
+        The records by problem_id, and the changes.
+
+    Raises
+    ------
+    QcqpbenchError
+        If a file cannot be read, or offers what does not fit its problem.
+    """
     records, proofs = read_list(path) if path.exists() else ({}, {})
     before = dict(records)
     places = {spec: place for place, spec in enumerate(load_suite("best_known").problems)}
@@ -100,13 +121,16 @@ def update(path: Path, sources: Sequence[Path]) -> tuple[dict[str, Record], list
         ordered = sorted(offers, key=lambda offer: places[offer.problem])
         for problem, group in groupby(ordered, key=lambda offer: offer.problem):
             old = records.get(ids.get(problem, ""))
-            tempting = [each for each in group if old is None or each.margin > old.margin or each.bound < old.bound]
-            if not tempting:
+            promising = [
+                offer for offer in group if old is None or offer.margin > old.margin or offer.bound < old.bound
+            ]
+            if not promising:
                 continue
             task = _task(problem)
-            record, proof = _unknown(task) if old is None else (old, proofs[old.problem_id])
-            require(record.problem_id == task.id, f"{path}: the problem_id of {problem} is wrong; check says more")
-            record, proof = _improved(task, record, proof, tempting)
+            record, proof = _empty_record(task) if old is None else (old, proofs[old.problem_id])
+            same = record.problem_id == task.id
+            require(same, f"{path}: the problem_id of {problem} must be {task.id}, got {record.problem_id}")
+            record, proof = _improved(task, record, proof, promising)
             if record.margin > -np.inf:
                 ids[problem] = task.id
                 records[task.id], proofs[task.id] = record, proof
@@ -117,8 +141,8 @@ def update(path: Path, sources: Sequence[Path]) -> tuple[dict[str, Record], list
     return records, changes
 
 
-def _unknown(task: MaxMargin) -> tuple[Record, Proof]:
-    """Before anybody has found anything; equal multipliers prove something always."""
+def _empty_record(task: MaxMargin) -> tuple[Record, Proof]:
+    """Return a record without a point, with the bound that equal multipliers prove."""
     equal = np.ones(task.labels.shape, np.float32)
     shape, none = (task.n, task.m, task.p), ("", "", "", "")
     bound = proved_bound(task, equal)
@@ -127,44 +151,58 @@ def _unknown(task: MaxMargin) -> tuple[Record, Proof]:
 
 
 def _improved(task: MaxMargin, record: Record, proof: Proof, offers: Sequence[Offer]) -> tuple[Record, Proof]:
+    """Return the record and its proof with the best of the offered margins and bounds."""
     for offer in offers:
-        found = verify(task, offer.point)
-        if found.margin is not None and _is_more(found.margin, record.margin, task):
-            assert found.kappa_bar is not None and offer.point is not None
-            names = ("solver", "version", "commit", "command")
-            source = {name: getattr(offer, name) for name in names}
-            # Plus 0.0: never -0.0.
-            record = replace(record, margin=found.margin + 0.0, kappa_bar=found.kappa_bar + 0.0, **source)
-            proof = replace(proof, point=offer.point)
-        given = offer.multipliers
-        fits = offer.offsets is None or offer.offsets.shape == (task.n,)
-        if given is not None and given.shape == task.labels.shape and fits and offer.bound < record.bound:
-            multipliers = given.astype(np.float32)
-            bound = proved_bound(task, multipliers, offer.offsets)
-            if _is_more(-bound, -record.bound, task):
-                record = replace(record, bound=bound, bound_solver=offer.solver)
-                offsets = np.zeros(task.n) if offer.offsets is None else offer.offsets
-                proof = replace(proof, offsets=offsets, multipliers=multipliers)
-    require(record.margin <= record.bound, f"{record.problem}: the margin {record.margin!r} is above the bound")
+        record, proof = _with_point(task, record, proof, offer)
+        record, proof = _with_multipliers(task, record, proof, offer)
+    bounded = record.margin <= record.bound
+    require(bounded, f"{record.problem}: margin must be at most the bound {record.bound!r}, got {record.margin!r}")
     return record, proof
 
 
-def _is_more(value: float, known: float, task: MaxMargin) -> bool:
-    return value - known > _IMPROVEMENT * max(abs(value), task.scale)
+def _with_point(task: MaxMargin, record: Record, proof: Proof, offer: Offer) -> tuple[Record, Proof]:
+    finding = verify(task, offer.point)
+    if finding.margin is None or not _is_more(finding.margin, record.margin, task):
+        return record, proof
+    assert finding.kappa_bar is not None and offer.point is not None
+    source = {name: getattr(offer, name) for name in ("solver", "version", "commit", "command")}
+    # Plus 0.0: never -0.0.
+    record = replace(record, margin=finding.margin + 0.0, kappa_bar=finding.kappa_bar + 0.0, **source)
+    return record, replace(proof, point=offer.point)
+
+
+def _with_multipliers(task: MaxMargin, record: Record, proof: Proof, offer: Offer) -> tuple[Record, Proof]:
+    fits = offer.offsets is None or offer.offsets.shape == (task.n,)
+    if offer.multipliers is None or offer.multipliers.shape != task.labels.shape or not fits:
+        return record, proof
+    if offer.bound >= record.bound:
+        return record, proof
+    multipliers = offer.multipliers.astype(np.float32)
+    bound = proved_bound(task, multipliers, offer.offsets)
+    if not _is_more(-bound, -record.bound, task):
+        return record, proof
+    offsets = np.zeros(task.n) if offer.offsets is None else offer.offsets
+    record = replace(record, bound=bound, bound_solver=offer.solver)
+    return record, replace(proof, offsets=offsets, multipliers=multipliers)
+
+
+def _is_more(value: float, best: float, task: MaxMargin) -> bool:
+    return value - best > _MIN_IMPROVEMENT * max(abs(value), task.scale)
 
 
 def _task(problem: str) -> MaxMargin:
-    made = family(problem).generate()
-    if not isinstance(made, MaxMargin):
-        raise QcqpbenchError(f"{problem} is a general QCQP; best known margins are of max-margin tasks")
-    return made
+    task = problem_apart(problem)
+    if not isinstance(task, MaxMargin):
+        raise QcqpbenchError(f"best known margins must be of max-margin tasks, got the general QCQP {problem}")
+    return task
 
 
 def _results(path: Path, records: dict[str, Record], canonical: dict[str, int]) -> Iterator[Offer]:
+    """Yield the offers of the rows of a results file on canonical instances."""
     with Store(path) as store:
         for row in store.rows(all_rows=True):
-            known = records.get(row["problem_id"])
-            problem = row["problem"] if known is None else known.problem
+            record = records.get(row["problem_id"])
+            problem = row["problem"] if record is None else record.problem
             if problem in canonical and row["margin"] is not None:
                 multipliers = store.multipliers(row["id"])
                 yield Offer(
@@ -191,18 +229,16 @@ def _command(row: Row, problem: str) -> str:
 
 
 def _offsets(details: dict[str, Any]) -> Array | None:
-    """Return the offsets among a row's details; None if there are none, or one of them is no finite number."""
+    """Return the offsets among a row's details; None if there are none, or one of them is not a finite number."""
     values = [value for name, value in details.items() if name.startswith("offset_")]
     usable = all(isinstance(value, int | float) and np.isfinite(value) for value in values)
     return np.array(values, dtype=np.float64) if values and usable else None
 
 
 def _points(path: Path, canonical: dict[str, int]) -> Iterator[Offer]:
+    """Yield the offers of an .npz file of points."""
+    content = read_npz(path, "an .npz file of points", _MAX_UNPACKED_BYTES)
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            size = sum(member.file_size for member in archive.zip.infolist())
-            require(size <= _MOST_BYTES, f"holds {size} bytes when unpacked; read are up to {_MOST_BYTES}")
-            content = {name: np.asarray(archive[name]) for name in archive.files}
         source: dict[str, Any] = {
             "solver": path.name,
             "command": shlex.join(["qcqpbench", "best-known", "update", path.name]),
@@ -210,29 +246,26 @@ def _points(path: Path, canonical: dict[str, int]) -> Iterator[Offer]:
         for name in source.keys() & content.keys():
             source[name] = _line(name, content.pop(name))
         for name, point in content.items():
-            made = family(name)
-            require(made.spec in canonical, f"{made.spec} is none of the instances of the suite best_known")
-            assert isinstance(made, TaskFamily)
-            yield Offer(made.spec, **source, point=_usable(point, (made.n, made.m), f"the point of {made.spec}"))
+            # The code of a plug-in must not run here.
+            instance = None if is_plugin_problem(name) else family(name)
+            spec = name if instance is None else instance.spec
+            require(spec in canonical, f"points must be of instances of the suite best_known, got {spec}")
+            assert isinstance(instance, TaskFamily)
+            yield Offer(spec, **source, point=_usable(point, (instance.n, instance.m), f"the point of {spec}"))
     except QcqpbenchError as error:
         raise QcqpbenchError(f"{path}: {error}") from error
-    except OSError as error:
-        raise QcqpbenchError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except Exception as error:
-        # Whatever zipfile and NumPy raise on bytes that nobody wrote on purpose.
-        raise QcqpbenchError(f"{path}: is no .npz file of points") from error
 
 
-def _line(name: str, given: NDArray[Any]) -> str:
-    text = str(given)
-    require(given.dtype.kind == "U" and given.shape == () and text.isprintable(), f"its {name} is no line of text")
+def _line(name: str, value: NDArray[Any]) -> str:
+    text = str(value)
+    require(value.dtype.kind == "U" and value.shape == () and text.isprintable(), f"{name} must be one line of text")
     return text
 
 
-def _usable(point: NDArray[Any], shape: tuple[int, int], what: str) -> Array:
-    require(point.dtype.kind in "iuf", f"{what} holds {point.dtype}, needed: real numbers")
-    require(point.shape == shape, f"{what} has shape {point.shape}, needed: {shape}")
+def _usable(point: NDArray[Any], shape: tuple[int, int], name: str) -> Array:
+    require(point.dtype.kind in "iuf", f"{name} must hold real numbers, got {point.dtype}")
+    require(point.shape == shape, f"{name} must have the shape {shape}, got {point.shape}")
     W = point.astype(np.float64)
-    require(bool(np.isfinite(W).all()), f"{what} holds a value that is not finite")
-    require(bool(W.any(axis=1).all()), f"{what} has a row of zeros, which has no direction")
+    require(bool(np.isfinite(W).all()), f"{name} must hold finite numbers, got one that is not")
+    require(bool(W.any(axis=1).all()), f"{name} must have a direction in each row, got a row of zeros")
     return W

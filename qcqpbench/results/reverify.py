@@ -1,12 +1,14 @@
-"""Every stored point judged again: the problem made anew from its spec, the findings compared bit for bit.
+"""Re-evaluation of a results file: every problem is rebuilt from its spec, and the rows are compared with it.
 
-No solver is imported, and families of other packages make their problems in processes of their own.
+No solver is imported, and families of other packages build their problems in separate processes.
 """
 
+import hashlib
+import json
 import math
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 from itertools import groupby
 from typing import Any
 
@@ -15,29 +17,42 @@ from qcqpbench.errors import QcqpbenchError, describe_error
 from qcqpbench.problem.formulations import formulation
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.qcqp import QCQP
-from qcqpbench.run.isolation.worker import problem_apart
-from qcqpbench.run.verify import OF_TASK, verify
+from qcqpbench.run.isolation.description import problem_apart
+from qcqpbench.run.job import Job
+from qcqpbench.run.verify import FEASIBILITY_TOLERANCE, OF_TASK, relative_gap, verify
 
 from .store import Array, Row, Store
 
 _OF_QCQP = ("objective", "violation", "relative_violation")
-_WITHOUT_X = "objective, violation and point_status are of x, which the file does not have (files of schema 1 did not)"
 _WITHOUT_A_POINT = (str(PointStatus.NONE), str(PointStatus.INVALID))
+_X_IS_MISSING = "objective, violation and point_status are of x, which files of schema 1 do not have"
+_BEST_KNOWN_IS_MISSING = "best_known: this installation has no best known value of the problem"
+# Theory is computed with SciPy, whose last digits depend on its version.
+_THEORY_TOLERANCE = 1e-9
+# The columns in the keys of rows before schema 6. Keys since then leave out columns with default values.
+_OLD_KEY_COLUMNS = (
+    *("problem_id", "solver", "version", "formulation", "start", "seed"),
+    *("time_limit", "memory_limit", "threads"),
+)
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What a row says and what was found instead, of the quantity `name`; row is one of those that say so."""
+    """A stored value that differs from the recomputed one.
+
+    row    the row, or one of the rows with that value
+    name   the column
+    """
 
     row: Row
     name: str
     stored: Any
-    found: Any
+    recomputed: Any
 
 
 @dataclass(frozen=True)
 class Unchecked:
-    """Rows that could not be checked, and why."""
+    """A number of rows that could not be checked in full, and the reason."""
 
     rows: int
     reason: str
@@ -45,12 +60,12 @@ class Unchecked:
 
 @dataclass(frozen=True)
 class Checked:
-    """The rows of one problem, judged again.
+    """The result of re-evaluating the rows of one problem.
 
     problem       a spec or a file
-    rows          how many there are
-    points        how many of them have a point, which was judged
-    differences   what differs, empty if all is as stored
+    rows          the number of rows
+    points        the number of points that were re-evaluated
+    differences   values that differ, empty if all are as stored
     unchecked     rows that could not be checked
     """
 
@@ -62,11 +77,15 @@ class Checked:
 
 
 def reverify(store: Store) -> Iterator[Checked]:
-    """Check the file, then judge the points of all rows again, problem by problem, each problem being made once.
+    """Check the file, then re-evaluate all rows, problem by problem.
 
-    margin, kappa_bar, overlap and test_accuracy are compared for tasks; objective, violation and point_status of the
-    QCQP that the solver saw. Rows of a formulation without x, as in files of schema 1, could not be checked in full.
-    Feasibility is judged by the row's own tolerance. A value in a row without a point is a difference.
+    The findings at a point are compared bit for bit: margin, kappa_bar, overlap and test_accuracy of a task; objective,
+    violation and point_status of the QCQP that the solver was given, with the tolerance of the row; the gap between
+    value and bound. A row without a point has none of them. Each row is also compared with the facts of its problem
+    (sense, kappa_bar_theory, best_known) as far as it states them, and its key with its own columns. A best_known that
+    is worse than today's is not a difference: lists improve.
+
+    Claims of the solver (termination, bound, times, message) cannot be checked.
 
     Raises
     ------
@@ -74,56 +93,118 @@ def reverify(store: Store) -> Iterator[Checked]:
         If SQLite finds the file inconsistent, or a row cannot be read.
     """
     store.check()
-    for text, group in groupby(store.rows(all_rows=True, order="problem"), key=lambda row: str(row["problem"])):
+    for name, group in groupby(store.rows(all_rows=True, order="problem"), key=lambda row: str(row["problem"])):
         rows = list(group)
+        differences = [difference for row in rows for difference in _check_key(row)]
         try:
-            problem = problem_apart(text)
+            problem = problem_apart(name)
         except (Exception, SystemExit) as error:
             # A file that is not here, a family that is not installed or fails.
             reason = str(error) if isinstance(error, QcqpbenchError) else describe_error(error)
-            yield Checked(text, len(rows), 0, (), (Unchecked(len(rows), reason),))
+            yield Checked(name, len(rows), 0, tuple(differences), (Unchecked(len(rows), reason),))
             continue
-        yield _recheck(store, text, problem, rows)
+        recheck = _Recheck(store, problem)
+        recheck.check(rows)
+        unchecked = tuple(Unchecked(count, reason) for reason, count in recheck.unchecked.items())
+        yield Checked(name, len(rows), recheck.points, (*differences, *recheck.differences), unchecked)
 
 
-def _recheck(store: Store, text: str, problem: MaxMargin | QCQP, rows: list[Row]) -> Checked:
-    # The content may have changed between two invocations, if it is a file's.
-    strange = {row["problem_id"]: row for row in rows if row["problem_id"] != problem.id}
-    differences = [Difference(row, "problem_id", id, problem.id) for id, row in strange.items()]
-    unchecked: Counter[str] = Counter()
-    points = 0
-    # One formulation after the other: each is as large as the problem.
-    ordered = sorted(rows, key=lambda row: row["formulation"] or "")
-    for form, same in groupby(ordered, key=lambda row: row["formulation"]):
-        try:
-            seen = formulation(form).encode(problem) if form and isinstance(problem, MaxMargin) else problem
-        except QcqpbenchError as error:
-            unchecked[str(error)] += len(list(same))
-            continue
-        for row in same:
+def _check_key(row: Row) -> list[Difference]:
+    """Compare the key of a row with its columns; versions before schema 6 computed keys differently."""
+    values = {field.name: row[field.name] for field in fields(Job)}
+    values["time_limit"] = math.inf if row["time_limit"] is None else row["time_limit"]
+    key = Job(**values).key
+    old_text = json.dumps({name: values[name] for name in _OLD_KEY_COLUMNS}, sort_keys=True)
+    is_old = row["tolerance"] == FEASIBILITY_TOLERANCE and row["key"] == hashlib.sha256(old_text.encode()).hexdigest()
+    return [] if row["key"] == key or is_old else [Difference(row, "key", row["key"], key)]
+
+
+class _Recheck:
+    """The comparison of rows with their problem."""
+
+    def __init__(self, store: Store, problem: MaxMargin | QCQP) -> None:
+        self.store = store
+        self.problem = problem
+        self.points = 0
+        self.differences: list[Difference] = []
+        self.unchecked: Counter[str] = Counter()
+
+    def check(self, rows: Sequence[Row]) -> None:
+        """Re-evaluate rows of the problem."""
+        # The content of a file may have changed between two invocations.
+        other_ids = {row["problem_id"]: row for row in rows if row["problem_id"] != self.problem.id}
+        self.differences += [Difference(row, "problem_id", id, self.problem.id) for id, row in other_ids.items()]
+        # One formulation after the other: each is as large as the problem.
+        ordered = sorted(rows, key=lambda row: row["formulation"] or "")
+        for form, group in groupby(ordered, key=lambda row: row["formulation"]):
             try:
-                point, x = _arrays(store, row["id"])
+                seen = self._as_seen(form)
             except QcqpbenchError as error:
-                unchecked[str(error)] += 1
+                self.unchecked[str(error)] += len(list(group))
                 continue
-            if point is None:
-                differences += _values_without_a_point(row)
-            elif row["problem_id"] == problem.id:
-                points += 1
-                findings = _verifier(problem, seen, row, point, x)
-                differences += [
-                    Difference(row, name, row[name], value)
-                    for name, value in findings.items()
-                    if not _agrees(row[name], value)
-                ]
-                if row["formulation"] is not None and x is None:
-                    unchecked[_WITHOUT_X] += 1
-    reasons = tuple(Unchecked(count, reason) for reason, count in unchecked.items())
-    return Checked(text, len(rows), points, tuple(differences), reasons)
+            for row in group:
+                self._check_row(row, seen)
+
+    def _as_seen(self, form: str | None) -> MaxMargin | QCQP:
+        """Return the problem as a solver with that formulation was given it."""
+        return formulation(form).encode(self.problem) if form and isinstance(self.problem, MaxMargin) else self.problem
+
+    def _check_row(self, row: Row, seen: MaxMargin | QCQP) -> None:
+        try:
+            point, x = _arrays(self.store, row["id"])
+        except QcqpbenchError as error:
+            self.unchecked[str(error)] += 1
+            return
+        if row["problem_id"] == self.problem.id:
+            self._check_facts(row)
+        if point is None:
+            self.differences += _values_without_a_point(row)
+        elif row["problem_id"] == self.problem.id:
+            self.points += 1
+            self._check_point(row, seen, point, x)
+
+    def _check_facts(self, row: Row) -> None:
+        """Compare what a row states about its problem; old rows, and those of killed runs, state less."""
+        note = self.problem.metadata.notes.get("kappa_bar_theory")
+        theory = None if note is None else float(note)
+        sense = self.problem.sense if isinstance(self.problem, QCQP) else None
+        if row["sense"] not in (None, sense):
+            self.differences.append(Difference(row, "sense", row["sense"], sense))
+        if row["kappa_bar_theory"] is not None and not _is_close(row["kappa_bar_theory"], theory):
+            self.differences.append(Difference(row, "kappa_bar_theory", row["kappa_bar_theory"], theory))
+        if (stored := row["best_known"]) is not None:
+            best = self.problem.metadata.best_known
+            if best is None:
+                self.unchecked[_BEST_KNOWN_IS_MISSING] += 1
+            elif stored < best.value if sense == "minimize" else stored > best.value:
+                self.differences.append(Difference(row, "best_known", stored, best.value))
+
+    def _check_point(self, row: Row, seen: MaxMargin | QCQP, point: Array, x: Array | None) -> None:
+        values = self._evaluate(row, seen, point, x)
+        value_name = "margin" if isinstance(self.problem, MaxMargin) else "objective"
+        if _agrees(row[value_name], values[value_name]):
+            values["gap"] = relative_gap(row["bound"], row[value_name])
+        self.differences += [
+            Difference(row, name, row[name], value) for name, value in values.items() if not _agrees(row[name], value)
+        ]
+        if row["formulation"] is not None and x is None:
+            self.unchecked[_X_IS_MISSING] += 1
+
+    def _evaluate(self, row: Row, seen: MaxMargin | QCQP, point: Array, x: Array | None) -> dict[str, Any]:
+        """Return the findings at the point of a row by column."""
+        finding = verify(self.problem, point, row["tolerance"])
+        names = OF_TASK if isinstance(self.problem, MaxMargin) else _OF_QCQP
+        values = {name: getattr(finding, name) for name in names}
+        if x is not None:
+            finding = verify(seen, x, row["tolerance"])
+            values |= {name: getattr(finding, name) for name in _OF_QCQP}
+        if x is not None or row["formulation"] is None:
+            values["point_status"] = str(finding.point_status)
+        return values
 
 
 def _arrays(store: Store, run: int) -> tuple[Array | None, Array | None]:
-    """Return the point of a row and x; everything else that is kept of it is read too, and must be readable."""
+    """Return the point and the x of a row, after checking that its other long values can be read."""
     store.multipliers(run)
     store.trace(run)
     store.output(run)
@@ -131,29 +212,20 @@ def _arrays(store: Store, run: int) -> tuple[Array | None, Array | None]:
 
 
 def _values_without_a_point(row: Row) -> list[Difference]:
-    found = [Difference(row, name, row[name], None) for name in (*OF_TASK, *_OF_QCQP) if row[name] is not None]
+    names = [name for name in (*OF_TASK, *_OF_QCQP, "gap") if row[name] is not None]
+    differences = [Difference(row, name, row[name], None) for name in names]
     if row["point_status"] not in _WITHOUT_A_POINT:
-        found.append(Difference(row, "point_status", row["point_status"], str(PointStatus.NONE)))
-    return found
+        differences.append(Difference(row, "point_status", row["point_status"], str(PointStatus.NONE)))
+    return differences
 
 
-def _verifier(
-    problem: MaxMargin | QCQP, seen: MaxMargin | QCQP, row: Row, point: Array, x: Array | None
-) -> dict[str, Any]:
-    tolerance = row["tolerance"]
-    finding = verify(problem, point, tolerance)
-    names = OF_TASK if isinstance(problem, MaxMargin) else _OF_QCQP
-    values = {name: getattr(finding, name) for name in names}
-    if x is not None:
-        finding = verify(seen, x, tolerance)
-        values |= {name: getattr(finding, name) for name in _OF_QCQP}
-    if x is not None or row["formulation"] is None:
-        values["point_status"] = str(finding.point_status)
-    return values
+def _is_close(stored: float, theory: float | None) -> bool:
+    tolerance = _THEORY_TOLERANCE
+    return theory is not None and math.isclose(stored, theory, rel_tol=tolerance, abs_tol=tolerance)
 
 
-def _agrees(stored: Any, found: Any) -> bool:
-    """Return whether a stored value is the one found; NaN is stored as None, and so was infinity before schema 6."""
-    if stored is None and isinstance(found, float):
-        return not math.isfinite(found)
-    return bool(stored == found)
+def _agrees(stored: Any, recomputed: Any) -> bool:
+    """Return whether a stored value is the recomputed one. NaN is stored as None; so was infinity before schema 6."""
+    if stored is None and isinstance(recomputed, float):
+        return not math.isfinite(recomputed)
+    return bool(stored == recomputed)

@@ -1,4 +1,4 @@
-"""A results file as SQLite sees it: its schema, how it is made, opened, migrated and locked."""
+"""The SQLite side of a results file: its schema, and how it is created, opened, migrated and locked."""
 
 import contextlib
 import fcntl
@@ -11,19 +11,19 @@ from functools import cache
 from pathlib import Path
 
 from qcqpbench.atomic_files import SQLITE_MAGIC
-from qcqpbench.errors import QcqpbenchError, require
+from qcqpbench.errors import QcqpbenchError, require, system_reason
 
 # "qcqp", at offset 68 of the file.
 APPLICATION_ID = 0x71637170
 
-# Each entry takes a file from the schema of its position to the next. Files of every schema are out there: only append.
+# Each entry takes a file from the schema of its position to the next. Users have files of every schema: only append.
 MIGRATIONS: list[tuple[str, ...]] = [
     (
         """CREATE TABLE invocation (
             id INTEGER PRIMARY KEY, uid TEXT NOT NULL UNIQUE, command TEXT NOT NULL, begun REAL NOT NULL,
             machine TEXT NOT NULL
         )""",
-        # (invocation, number) names a run in whatever file it is merged into.
+        # (invocation, number) identifies a run in every file that it is merged into.
         """CREATE TABLE run (
             id INTEGER PRIMARY KEY, invocation INTEGER NOT NULL REFERENCES invocation, number INTEGER NOT NULL,
             key TEXT NOT NULL, worker TEXT NOT NULL, begun REAL NOT NULL,
@@ -66,15 +66,15 @@ MIGRATIONS: list[tuple[str, ...]] = [
         """UPDATE run SET point_status = CASE WHEN relative_violation > 1e-6 THEN 'infeasible' ELSE 'feasible' END
         WHERE point_status IN ('feasible', 'infeasible') AND relative_violation IS NOT NULL""",
         "ALTER TABLE run ADD COLUMN scope TEXT",
-        # The machine of a run, where it is not the one of its invocation: a worker of a cluster.
+        # The machine of a run if it differs from that of the invocation, as on a cluster.
         "CREATE TABLE machine (id INTEGER PRIMARY KEY, facts TEXT NOT NULL UNIQUE)",
         "ALTER TABLE run ADD COLUMN machine INTEGER REFERENCES machine",
-        # A view of the file could be forged; each connection makes its own.
+        # A view in the file could be forged; each connection creates its own.
         "DROP VIEW IF EXISTS latest",
     ),
 ]
 
-# Of each job the newest row that counts. A view of the connection: one of the file could be forged.
+# The newest row of each job that counts. A temporary view: one in the file could be forged.
 _LATEST = """CREATE TEMP VIEW latest AS SELECT * FROM run WHERE id IN (
     SELECT id FROM (
         SELECT id, row_number() OVER (
@@ -88,40 +88,47 @@ _LATEST = """CREATE TEMP VIEW latest AS SELECT * FROM run WHERE id IN (
     AND (other.termination <> 'skipped' OR (other.begun, other.id) > (run.begun, run.id))
 ))"""
 
-# Of schemas before 6.
+# Files before schema 6 hold it.
 _OLD_VIEW = ("view", "latest")
 _MAX_REASON_CHARACTERS = 300
-# The files open here. Others are looked at before they are opened; these must not be: a process that closes a file
-# loses all its locks on it, also those that SQLite holds.
+_HEADER_BYTES = 100
+_LOCK_TIMEOUT_SECONDS = 30
+# Results files that this process has open, by inode. Such a file must not be opened a second time just to read its
+# header: a process that closes a file loses all its locks on it, including those that SQLite holds.
 _open: Counter[tuple[int, int]] = Counter()
 
 
 @contextlib.contextmanager
 def open_database(path: Path, write: bool) -> Iterator[sqlite3.Connection]:
-    """A connection to a results file, brought to the newest schema; to write, the file is made if it is missing.
+    """Open a results file and bring it to the newest schema.
 
-    There is one writer at a time; readers may read meanwhile. What is no results file, is damaged, or has tables, views
-    or triggers that are not ours is refused and left as it is.
+    There is one writer at a time; others can read meanwhile. A file that is damaged, or that is not a results file, is
+    left as it is.
+
+    Parameters
+    ----------
+    write
+        Open the file to add rows, and create it if it is missing.
+
+    Raises
+    ------
+    QcqpbenchError
+        If the file cannot be opened, is damaged, or has tables, views or triggers that qcqpbench does not create.
     """
     with contextlib.ExitStack() as stack:
-        with one_line(path):
+        with readable_errors(path, adding_rows=write):
             if not _open[_inode(path)]:
-                _examine(path, missing_is_fine=write)
+                _check_header(path, may_be_missing=write)
             if write:
-                stack.enter_context(_only_writer(path))
+                stack.enter_context(_writer_lock(path))
                 if not path.exists():
                     _create(path)
                 _check_pages(path)
             connection = stack.enter_context(contextlib.closing(_connect(path, write)))
             if not write:
                 _check(path, connection, "quick_check(1)")
-            _check_schema(path, connection)
-            if (schema := _schema(connection)) < len(MIGRATIONS):
-                advice = f"has schema {schema}, and to read it as {len(MIGRATIONS)} it must be writable: make a copy"
-                require(_writable(path), f"{path}: {advice}")
-                with contextlib.nullcontext() if write else _only_writer(path):
-                    connection.execute("PRAGMA query_only = OFF")
-                    _migrate(connection)
+            _check_definitions(path, connection)
+            _upgrade(path, connection, write)
             connection.execute("PRAGMA query_only = OFF")
             connection.execute(_LATEST)
             connection.execute(f"PRAGMA query_only = {'OFF' if write else 'ON'}")
@@ -131,10 +138,23 @@ def open_database(path: Path, write: bool) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def reading(path: Path) -> str:
-    """The address of a results file for SQLite, to read from it."""
+def _upgrade(path: Path, connection: sqlite3.Connection, write: bool) -> None:
+    """Migrate a file of an older schema."""
+    if (schema := _schema(connection)) == len(MIGRATIONS):
+        return
+    require(
+        _writable(path),
+        f"{path}: must be writable to be brought from schema {schema} to {len(MIGRATIONS)}: make a copy",
+    )
+    with contextlib.nullcontext() if write else _writer_lock(path):
+        connection.execute("PRAGMA query_only = OFF")
+        _migrate(connection)
+
+
+def read_uri(path: Path) -> str:
+    """Return the URI with which SQLite opens a results file for reading."""
     if _writable(path):
-        # Opened for writing all the same: SQLite then clears away what it makes beside the file.
+        # Opened for writing all the same: SQLite then removes the files that it creates beside it.
         return _uri(path, "mode=rw")
     return _uri(path, "mode=ro" if _has_wal(path) else "mode=ro&immutable=1")
 
@@ -144,21 +164,37 @@ def _writable(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def one_line(path: Path) -> Iterator[None]:
-    """What SQLite and the system say of a file as an error of ours."""
+def readable_errors(path: Path, adding_rows: bool = False) -> Iterator[None]:
+    """Turn errors of SQLite and of the system into a QcqpbenchError of one line that names the file.
+
+    Parameters
+    ----------
+    adding_rows
+        Rows are being added: on a full disk, say that those before are safe.
+    """
     try:
         yield
     except sqlite3.Error as error:
-        kind = getattr(error, "sqlite_errorname", "")
-        if kind == "SQLITE_FULL" or kind.startswith("SQLITE_IOERR"):
-            reason = f"cannot be written: {error}; the rows before are safe, so make room and run again"
-        elif kind.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
-            reason = f"is damaged, or no qcqpbench results file ({error})"
-        else:
-            reason = f"cannot be used: {error}"
-        raise QcqpbenchError(f"{path}: {reason[:_MAX_REASON_CHARACTERS]}") from error
+        file, reason = _describe(error, path, adding_rows)
+        raise QcqpbenchError(f"{file}: {reason[:_MAX_REASON_CHARACTERS]}") from error
     except OSError as error:
-        raise QcqpbenchError(f"{path}: cannot be written: {error.strerror or error}") from error
+        verb = "written" if adding_rows else "read"
+        raise QcqpbenchError(f"{path}: cannot be {verb}: {system_reason(error)}") from error
+
+
+def _describe(error: sqlite3.Error, path: Path, adding_rows: bool) -> tuple[Path, str]:
+    """Return the file that an error of SQLite is about, and what is wrong with it."""
+    kind = getattr(error, "sqlite_errorname", "")
+    if kind.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
+        return path, f"is damaged, or not a qcqpbench results file ({error})"
+    if kind != "SQLITE_FULL" and not kind.startswith("SQLITE_IOERR"):
+        return path, f"cannot be used: {error}"
+    if adding_rows:
+        return path, f"cannot be written: {error}; the rows before are safe, so make room and run again"
+    if kind.startswith("SQLITE_IOERR_SHM"):
+        # Readers need it too.
+        return _sidecar(path, "-shm"), f"cannot be written: {error}"
+    return path, f"cannot be read: {error}" if kind.startswith("SQLITE_IOERR_READ") else f"cannot be written: {error}"
 
 
 def _inode(path: Path) -> tuple[int, int]:
@@ -173,14 +209,14 @@ def _uri(path: Path, options: str) -> str:
     return f"{path.absolute().as_uri()}?{options}"
 
 
-def _beside(path: Path, suffix: str) -> Path:
-    """A file that goes with a results file, whatever link it was named by."""
+def _sidecar(path: Path, suffix: str) -> Path:
+    """Return the file of that suffix beside the results file that a path or link leads to."""
     real = path.resolve()
     return real.with_name(f"{real.name}{suffix}")
 
 
 def _wal(path: Path) -> Path:
-    return _beside(path, "-wal")
+    return _sidecar(path, "-wal")
 
 
 def _has_wal(path: Path) -> bool:
@@ -189,81 +225,93 @@ def _has_wal(path: Path) -> bool:
 
 
 def _connect(path: Path, write: bool) -> sqlite3.Connection:
-    address = _uri(path, "mode=rw") if write else reading(path)
-    connection = sqlite3.connect(address, uri=True, isolation_level=None, timeout=30)
-    # Without a sync for each row: what is committed outlives this process, however it ends, and a power cut costs
-    # the last rows but never the file. Those runs are then run again.
+    address = _uri(path, "mode=rw") if write else read_uri(path)
+    connection = sqlite3.connect(address, uri=True, isolation_level=None, timeout=_LOCK_TIMEOUT_SECONDS)
+    # No sync for each row: committed rows outlive this process, however it ends. A power cut may cost the last rows,
+    # never the file; those jobs are then run again.
     connection.execute("PRAGMA synchronous = NORMAL")
-    # The schema of a file may be anybody's; until it has been checked no function in it is called.
+    # Sorting must not need room on a disk.
+    connection.execute("PRAGMA temp_store = MEMORY")
+    # The schema of the file may be forged; no function in it is called before it has been checked.
     connection.execute("PRAGMA trusted_schema = OFF")
     return connection
 
 
-def _examine(path: Path, missing_is_fine: bool) -> None:
-    """Refuse what is no results file by its first bytes, before SQLite touches it."""
-    require(not path.is_dir(), f"{path}: is a folder, not a results file")
+def _check_header(path: Path, may_be_missing: bool) -> None:
+    """Refuse a file whose first bytes are not those of a results file, before SQLite opens it."""
+    require(not path.is_dir(), f"{path}: must be a qcqpbench results file, got a folder")
     if not path.exists():
-        require(missing_is_fine, f"{path}: no such file")
+        require(may_be_missing, f"{path}: no such file")
         require(
-            not _wal(path).exists(), f"{_wal(path)}: belongs to a {path.name} that is gone; put it back, or move both"
+            not _wal(path).exists(),
+            f"{_wal(path)}: belongs to {path.name}, which is gone; put that back, or move this file away",
         )
         return
     with path.open("rb") as file:
-        header = file.read(100)
-    ours = len(header) == 100 and header.startswith(SQLITE_MAGIC) and _number(header, 68) == APPLICATION_ID
-    require(ours, f"{path}: is no qcqpbench results file")
-    schema, known = _number(header, 60), len(MIGRATIONS)
-    require(schema <= known, f"{path}: has schema {schema}, this qcqpbench reads up to {known}: update it")
-    # A checkpoint that was interrupted leaves it short too, and its pages beside it.
-    complete = _has_wal(path) or path.stat().st_size >= _number(header, 28) * int.from_bytes(header[16:18])
+        header = file.read(_HEADER_BYTES)
+    is_results = (
+        len(header) == _HEADER_BYTES
+        and header.startswith(SQLITE_MAGIC)
+        and _header_number(header, 68) == APPLICATION_ID
+    )
+    require(is_results, f"{path}: must be a qcqpbench results file, got another kind of file")
+    schema, newest = _header_number(header, 60), len(MIGRATIONS)
+    require(schema <= newest, f"{path}: schema must be {newest} or older, got {schema}: update qcqpbench")
+    # An interrupted checkpoint leaves the file short as well; its pages are in the WAL then.
+    pages, page_bytes = _header_number(header, 28), int.from_bytes(header[16:18])
+    complete = _has_wal(path) or path.stat().st_size >= pages * page_bytes
     require(complete, f"{path}: is damaged: its end is missing")
 
 
-def _number(header: bytes, position: int) -> int:
+def _header_number(header: bytes, position: int) -> int:
     return int.from_bytes(header[position : position + 4])
 
 
 def _check_pages(path: Path) -> None:
-    """Refuse to add to a damaged file; it is read as if nobody could write to it, so that it stays as it is."""
+    """Refuse to add to a damaged file. The check itself opens the file read-only, so that it stays as it is."""
     options = "mode=rw" if _has_wal(path) else "mode=ro&immutable=1"
     with contextlib.closing(sqlite3.connect(_uri(path, options), uri=True)) as connection:
         _check(path, connection, "quick_check(1)")
 
 
 def check_integrity(path: Path, connection: sqlite3.Connection) -> None:
-    """Refuse a file in which SQLite finds any inconsistency, in its pages, its indexes or its references."""
-    with one_line(path):
+    """Refuse a file with an inconsistency in its pages, its indexes or its references."""
+    with readable_errors(path):
         _check(path, connection, "integrity_check(1)")
 
 
 def _check(path: Path, connection: sqlite3.Connection, pragma: str) -> None:
-    (found,) = connection.execute(f"PRAGMA {pragma}").fetchone()
-    require(found == "ok", f"{path}: is damaged: {str(found)[:_MAX_REASON_CHARACTERS]}")
-    stray = connection.execute("PRAGMA foreign_key_check").fetchone()
-    if stray is not None:
-        table, row, parent, _ = stray
+    (result,) = connection.execute(f"PRAGMA {pragma}").fetchone()
+    require(result == "ok", f"{path}: is damaged: {str(result)[:_MAX_REASON_CHARACTERS]}")
+    dangling = connection.execute("PRAGMA foreign_key_check").fetchone()
+    if dangling is not None:
+        table, row, parent, _ = dangling
         raise QcqpbenchError(f"{path}: is damaged: row {row} of {table} refers to a missing row of {parent}")
 
 
-def _check_schema(path: Path, connection: sqlite3.Connection) -> None:
-    """Refuse tables, views, triggers and unique indexes that the migrations do not make."""
+def _check_definitions(path: Path, connection: sqlite3.Connection) -> None:
+    """Refuse tables, views, triggers and unique indexes that the migrations do not create."""
     schema = _schema(connection)
-    ours, theirs = dict(_ours(tuple(MIGRATIONS[:schema]))), _definitions(connection)
-    if ours.pop(_OLD_VIEW, None) is not None:
+    expected, actual = dict(_migrated_definitions(tuple(MIGRATIONS[:schema]))), _definitions(connection)
+    if expected.pop(_OLD_VIEW, None) is not None:
         # A migration drops it, and nothing reads it before.
-        theirs.pop(_OLD_VIEW, None)
-    for kind, name in sorted(ours.keys() | theirs.keys()):
-        must, is_now = ours.get((kind, name)), theirs.get((kind, name))
-        if must != is_now:
-            how = "is missing" if is_now is None else "is not one of qcqpbench's" if must is None else "was changed"
+        actual.pop(_OLD_VIEW, None)
+    for kind, name in sorted(expected.keys() | actual.keys()):
+        text, expected_text = actual.get((kind, name)), expected.get((kind, name))
+        if text != expected_text:
+            how = (
+                "is missing" if text is None else
+                "is not one of qcqpbench's" if expected_text is None else
+                "was changed"
+            )  # fmt: skip
             raise QcqpbenchError(
                 f"{path}: must have the schema of a qcqpbench results file, but its {kind} {name} {how}"
             )
 
 
 @cache
-def _ours(migrations: tuple[tuple[str, ...], ...]) -> dict[tuple[str, str], str]:
-    """Return the definitions that some migrations make."""
+def _migrated_definitions(migrations: tuple[tuple[str, ...], ...]) -> dict[tuple[str, str], str]:
+    """Return the definitions that migrations create in an empty file."""
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as model:
         for statement in itertools.chain.from_iterable(migrations):
             model.execute(statement)
@@ -272,8 +320,8 @@ def _ours(migrations: tuple[tuple[str, ...], ...]) -> dict[tuple[str, str], str]
 
 def _definitions(connection: sqlite3.Connection) -> dict[tuple[str, str], str]:
     """Return what a file defines by (type, name), without white space; indexes that only serve speed are left out."""
-    found = connection.execute("SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!'")
-    texts = {(str(kind), str(name)): "".join(str(sql).split()) for kind, name, sql in found}
+    entries = connection.execute("SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!'")
+    texts = {(str(kind), str(name)): "".join(str(sql).split()) for kind, name, sql in entries}
     return {
         (kind, name): text
         for (kind, name), text in texts.items()
@@ -282,7 +330,7 @@ def _definitions(connection: sqlite3.Connection) -> dict[tuple[str, str], str]:
 
 
 def _create(path: Path) -> None:
-    """Make an empty results file, which appears whole or not at all."""
+    """Create an empty results file, which appears whole or not at all."""
     part = path.with_name(f".{path.name}.part")
     part.unlink(missing_ok=True)
     try:
@@ -310,21 +358,21 @@ def _migrate(connection: sqlite3.Connection) -> None:
 
 
 @contextlib.contextmanager
-def _only_writer(path: Path) -> Iterator[None]:
-    """Hold the lock of the one who may write. It dies with the process; a file that is left behind locks nobody out."""
-    name = _beside(path, "-lock")
+def _writer_lock(path: Path) -> Iterator[None]:
+    """Hold the lock of the one writer. It ends with the process: a lock file that is left behind locks nothing."""
+    lock = _sidecar(path, "-lock")
     while True:
-        with name.open("a+") as file:
+        with lock.open("a+") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 file.seek(0)
-                who = file.read(20).strip() or "?"
+                writer = file.read(20).strip() or "?"
                 raise QcqpbenchError(
-                    f"{path}: process {who} is writing to it; wait until it is done, or name another file"
+                    f"{path}: process {writer} is writing to it; wait until it is done, or name another file"
                 ) from None
-            if not (name.exists() and os.path.samestat(name.stat(), os.fstat(file.fileno()))):
-                # Its last owner removed it between our opening and our locking it.
+            if not (lock.exists() and os.path.samestat(lock.stat(), os.fstat(file.fileno()))):
+                # The last writer removed the file after it was opened here and before it was locked.
                 continue
             try:
                 file.truncate(0)
@@ -332,5 +380,5 @@ def _only_writer(path: Path) -> Iterator[None]:
                 file.flush()
                 yield
             finally:
-                name.unlink(missing_ok=True)
+                lock.unlink(missing_ok=True)
             return

@@ -1,13 +1,13 @@
 """The results file: a row per attempt, only ever appended to, safe against a kill at any moment.
 
 invocation   one call of the program: its command, when it began, the machine as JSON
-machine      the machines of runs that are not the one of their invocation, each once, as JSON
-run          one attempt: its job, what the solver claimed, what the suite found
-payload      what is too long for a row: output, and arrays as `pack` writes them
-latest       a view of run: of each job the newest row that counts
+machine      machines of runs that differ from that of their invocation, each once, as JSON
+run          one attempt: its job, the claims of the solver, the findings of the suite
+payload      the long values of a run: its output, and arrays as `_blobs.pack` writes them
+latest       a view of run: the newest row of each job that counts
 
-A job is finished once it has a row, whatever became of it. Only a solver that could not run here (skipped) is to be
-tried again; such a row counts until the job has another, also of another version of the solver.
+A job is finished once it has a row, however the run ended. Only a job whose solver could not run here (skipped) is
+tried again; its row counts until the job has another one, also of another version of the solver.
 """
 
 import contextlib
@@ -17,7 +17,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,9 +29,11 @@ from qcqpbench.run.attempt import Attempt
 from qcqpbench.run.job import Job, Outcome
 
 from ._blobs import pack, pack_trace, unpack, unpack_trace
-from .schema import check_integrity, one_line, open_database, reading
+from ._plain import plain, sorted_json
+from .schema import check_integrity, open_database, read_uri, readable_errors
 
 Array = NDArray[np.float64]
+# One attempt by the names of COLUMNS; a report adds further names, see `qcqpbench.analysis.metrics`.
 Row = dict[str, Any]
 Self = TypeVar("Self", bound="Store")
 T = TypeVar("T")
@@ -48,20 +49,23 @@ _INTEGERS = frozenset(
 _TEXTS = frozenset(
     ("key", "worker", "problem", "problem_id", "solver", "version", "formulation", "termination", "point_status")
 ) | {"message", "sense", "scope"}
-_KINDS: dict[str, tuple[Any, str]] = {
+_SECONDS = ("build_seconds", "solve_seconds", "cpu_seconds")
+_REQUIREMENTS: dict[str, tuple[type, str]] = {
     name: (int, "a whole number") if name in _INTEGERS else (str, "text") if name in _TEXTS else (float, "a number")
     for name in COLUMNS
     if name not in ("details", "machine")
 }
+_REQUIREMENTS |= dict.fromkeys(_SECONDS, (float, "a finite number, 0 or more"))
+_REQUIREMENTS["time_limit"] = (float, "a positive number")
 _MAX_SHOWN_CHARACTERS = 80
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Rows of a file that do not count.
+    """Numbers of rows that do not count.
 
-    replaced   a newer row of the same job stands for it
-    skipped    the solver could not run, and another row of the job, also of another version, stands for it
+    replaced   rows with a newer row of the same job
+    skipped    rows of solvers that could not run, with another row of the job, also of another version
     """
 
     replaced: int = 0
@@ -69,13 +73,28 @@ class LeftOut:
 
     def __str__(self) -> str:
         parts = [(self.replaced, "replaced by newer rows of the same runs"), (self.skipped, "skipped and run later")]
-        return ", ".join(f"{count} {why}" for count, why in parts if count)
+        return ", ".join(f"{count} {reason}" for count, reason in parts if count)
 
 
 class Store:
-    """A results file, open.
+    """An open results file.
 
-    write   to add rows: the file is made if it is missing, and nobody else can add to it meanwhile
+    Parameters
+    ----------
+    path
+        The file.
+    write
+        Open it to add rows: the file is created if it is missing, and has no other writer meanwhile.
+
+    Raises
+    ------
+    QcqpbenchError
+        If the file cannot be opened, is damaged, or is not a results file.
+
+    Examples
+    --------
+    >>> with Store("results.db") as store:  # doctest: +SKIP
+    ...     margins = [row["margin"] for row in store.rows()]
     """
 
     def __init__(self, path: str | Path, write: bool = False) -> None:
@@ -83,8 +102,8 @@ class Store:
         self._invocation: int | None = None
         self._machine = ""
         self._number = 0
-        self._open = contextlib.ExitStack()
-        self._connection = self._open.enter_context(open_database(self.path, write))
+        self._resources = contextlib.ExitStack()
+        self._connection = self._resources.enter_context(open_database(self.path, write))
 
     def __enter__(self: Self) -> Self:
         return self
@@ -93,12 +112,13 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        self._open.close()
+        """Close the file; a writer gives up its lock."""
+        self._resources.close()
 
     def begin(self, command: str, machine: Mapping[str, Any]) -> int:
-        """Note that a call of the program begins; what is added from now on belongs to it. Returns its id."""
+        """Record a new call of the program, to which the rows added from now on belong; return its id."""
         row = (uuid.uuid4().hex, plain(command), time.time(), plain(dict(machine)))
-        self._machine = _facts(machine)
+        self._machine = sorted_json(machine)
         with self._transaction():
             added = self._connection.execute(
                 "INSERT INTO invocation (uid, command, begun, machine) VALUES (?, ?, ?, ?)", row
@@ -108,29 +128,20 @@ class Store:
         return self._invocation
 
     def add(self, outcome: Outcome) -> int:
-        """Keep an outcome; once this returns, no kill undoes it. Returns the row's id.
+        """Store an outcome and return the id of its row. Once this returns, no kill undoes it.
 
-        A solver that was skipped before, and is again, adds nothing: it would be no news.
+        Repeated skips of a job are not stored; the id of the existing row is returned.
         """
-        require(self._invocation is not None, "nothing can be added before begin")
-        job, attempt = outcome.job, outcome.attempt
-        key = job.key
-        if attempt.termination is Termination.SKIPPED:
-            known = self._connection.execute("SELECT id FROM run WHERE key = ? ORDER BY id DESC", (key,)).fetchone()
-            if known:
-                return int(known[0])
-        values = [getattr(job, name) for name in _JOB] + [getattr(attempt, name) for name in _ATTEMPT]
-        row = [self._invocation, self._number, key, plain(outcome.worker), outcome.begun, *map(plain, values)]
-        # No limit is NULL, whatever else infinity may mean.
-        row[_TIME_LIMIT] = None if row[_TIME_LIMIT] == math.inf else row[_TIME_LIMIT]
-        arrays = (attempt.point, attempt.x, attempt.multipliers)
-        payload = (
-            plain(outcome.output),
-            *(None if array is None else pack(array) for array in arrays),
-            pack_trace(attempt.trace) if attempt.trace else None,
-        )
+        require(self._invocation is not None, "begin must be called before rows are added")
+        if outcome.attempt.termination is Termination.SKIPPED:
+            query = "SELECT id FROM run WHERE key = ? ORDER BY id DESC"
+            existing = self._connection.execute(query, (outcome.job.key,)).fetchone()
+            if existing:
+                return int(existing[0])
+        payload = _payload_values(outcome)
         with self._transaction():
-            added = self._connection.execute(_INSERT, [*row, self._machine_id(outcome.machine)])
+            run = [self._invocation, self._number, *_run_values(outcome), self._machine_id(outcome.machine)]
+            added = self._connection.execute(_INSERT, run)
             if any(payload):
                 self._connection.execute(_INSERT_PAYLOAD, (added.lastrowid, *payload))
         self._number += 1
@@ -138,42 +149,51 @@ class Store:
         return added.lastrowid
 
     def finished(self) -> set[str]:
-        """The keys of the jobs that need not be run again."""
+        """Return the keys of the jobs that need not be run again."""
         return {key for (key,) in self._read("SELECT DISTINCT key FROM run WHERE termination <> 'skipped'")}
 
     def _machine_id(self, machine: Mapping[str, Any] | None) -> int | None:
         """Return the id of a machine, adding it if it is new; None for the one of the invocation."""
-        if machine is None or (facts := _facts(machine)) == self._machine:
+        if machine is None or (facts := sorted_json(machine)) == self._machine:
             return None
         self._connection.execute("INSERT INTO machine (facts) VALUES (?) ON CONFLICT DO NOTHING", (facts,))
         return int(self._connection.execute("SELECT id FROM machine WHERE facts = ?", (facts,)).fetchone()[0])
 
     def rows(self, all_rows: bool = False, order: str = "id") -> Iterator[Row]:
-        """The rows as dicts of the COLUMNS: of each job the one that counts, or all; by default as they were added.
+        """Yield the rows as dicts by COLUMNS.
 
-        None stands for what has no value, and in time_limit and memory_limit for no limit. `machine` holds the facts
-        about the machine that the run was made on.
+        None stands for a missing value, and in time_limit and memory_limit for no limit. `machine` holds the facts
+        about the machine of the run.
+
+        Parameters
+        ----------
+        all_rows
+            All rows, rather than the newest of each job that counts.
+        order
+            The column to sort by; rows of the same value keep the order in which they were added.
+
+        Raises
+        ------
+        QcqpbenchError
+            If a value is of a wrong type or outside its range.
         """
         table = "run" if all_rows else "temp.latest"
-        require(order in COLUMNS, f"the rows have no {order}; right is one of {', '.join(COLUMNS)}")
-        of_invocations = {id: each["machine"] for id, each in self.invocations().items()}
+        require(order in COLUMNS, f"order must be one of {', '.join(COLUMNS)}, got {order!r}")
+        invocation_machines = {id: call["machine"] for id, call in self.invocations().items()}
         machines = {id: self._json(facts, f"machine {id}") for id, facts in self._read("SELECT id, facts FROM machine")}
         for values in self._read(f"SELECT {', '.join(COLUMNS)} FROM {table} ORDER BY {order}, id"):
             row = dict(zip(COLUMNS, values, strict=True))
             where = f"run {row['id']}"
-            for name, (kind, wanted) in _KINDS.items():
-                value = row[name]
-                if value is not None and type(value) is not kind:
-                    text = repr(value)[:_MAX_SHOWN_CHARACTERS]
-                    raise QcqpbenchError(f"{self.path}: {where}: {name} must be {wanted}, got {text}")
+            if (fault := _find_fault(row)) is not None:
+                raise QcqpbenchError(f"{self.path}: {where}: {fault}")
             if row["details"] is not None:
                 row["details"] = self._json(row["details"], f"{where}: details")
             machine = row["machine"]
-            row["machine"] = of_invocations[row["invocation"]] if machine is None else machines[machine]
+            row["machine"] = invocation_machines[row["invocation"]] if machine is None else machines[machine]
             yield row
 
     def left_out(self) -> LeftOut:
-        """Count the rows that `rows` leaves out unless it is asked for all of them."""
+        """Count the rows that `rows` leaves out by default."""
         (skipped, replaced), *_ = self._read(
             "SELECT coalesce(sum(termination = 'skipped'), 0), coalesce(sum(termination <> 'skipped'), 0) "
             "FROM run WHERE id NOT IN (SELECT id FROM temp.latest)"
@@ -185,7 +205,7 @@ class Store:
         check_integrity(self.path, self._connection)
 
     def invocations(self) -> dict[int, Row]:
-        """Each call of the program by its id: uid, command, begun, machine (a dict)."""
+        """Return the calls of the program by id: uid, command, begun, machine (a dict)."""
         calls = self._read("SELECT id, uid, command, begun, machine FROM invocation ORDER BY id")
         return {
             id: {
@@ -199,7 +219,7 @@ class Store:
 
     def _json(self, text: Any, where: str) -> dict[str, Any]:
         try:
-            # JSON has no infinity; files that were not written here may.
+            # JSON has no infinity, but a file that another program wrote may.
             content = json.loads(text, parse_constant=str)
         except (TypeError, ValueError, RecursionError) as error:
             reason = str(error)[:_MAX_SHOWN_CHARACTERS]
@@ -209,54 +229,52 @@ class Store:
         return content
 
     def output(self, run: int) -> str:
-        """What the solver printed."""
+        """Return what the solver printed in a run."""
         return str(self._payload(run, "output") or "")
 
     def point(self, run: int) -> Array | None:
-        """The solver's best point: W of a task, x of a QCQP."""
-        return self._array(run, "point")
+        """Return the solver's best point: W of a task, x of a QCQP."""
+        return self._unpacked(run, "point", unpack)
 
     def x(self, run: int) -> Array | None:
-        """Of a task in a formulation: what the solver returned. Files of schema 1 did not keep it."""
-        return self._array(run, "x")
+        """Return the x of a task in a formulation as the solver returned it. Files of schema 1 do not have it."""
+        return self._unpacked(run, "x", unpack)
 
     def multipliers(self, run: int) -> Array | None:
-        return self._array(run, "multipliers")
+        """Return the multipliers of a task's stabilities, if the solver gave them."""
+        return self._unpacked(run, "multipliers", unpack)
 
     def trace(self, run: int) -> tuple[tuple[float, Array], ...]:
-        """(seconds, point) of what the solver reported on the way, thinned as `packing.pack_trace` says."""
+        """Return (seconds, point) of the points that the solver reported, thinned as `_blobs.pack_trace` says."""
         return self._unpacked(run, "trace", unpack_trace) or ()
 
     def merge(self, source: str | Path) -> int:
-        """Take over what another results file has and this has not; returns the number of new rows."""
+        """Add the rows of another results file that this one does not have; return their number."""
         with contextlib.closing(Store(source)) as other:
             if other.path.samefile(self.path):
                 return 0
             for _ in other.rows(all_rows=True):
-                # A row that cannot be read here would make the whole of this file unreadable.
+                # One unreadable row would make all of this file unreadable.
                 pass
-        with one_line(other.path):
-            self._connection.execute("ATTACH ? AS source", (reading(other.path),))
-        with one_line(self.path):
-            try:
-                before = self.count()
-                with one_line(other.path):
-                    (sound,) = self._connection.execute("PRAGMA source.quick_check(1)").fetchone()
-                    require(sound == "ok", f"{other.path}: is damaged: {sound}")
-                with self._transaction():
-                    for statement in _MERGE:
-                        self._connection.execute(statement)
-            finally:
+        with readable_errors(other.path):
+            self._connection.execute("ATTACH ? AS source", (read_uri(other.path),))
+        try:
+            before = self.count()
+            with readable_errors(other.path):
+                (result,) = self._connection.execute("PRAGMA source.quick_check(1)").fetchone()
+                require(result == "ok", f"{other.path}: is damaged: {result}")
+            with self._transaction():
+                for statement in _MERGE:
+                    self._connection.execute(statement)
+        finally:
+            with readable_errors(self.path):
                 self._connection.execute("DETACH source")
-            return self.count() - before
+        return self.count() - before
 
     def count(self) -> int:
         """Return the number of all rows."""
         ((count,),) = self._read("SELECT count(*) FROM run")
         return int(count)
-
-    def _array(self, run: int, name: str) -> Array | None:
-        return self._unpacked(run, name, unpack)
 
     def _unpacked(self, run: int, name: str, read: Callable[[bytes], T]) -> T | None:
         blob = self._payload(run, name)
@@ -270,30 +288,29 @@ class Store:
             raise QcqpbenchError(f"{self.path}: run {run}: cannot read its {name}: {error}") from error
 
     def _payload(self, run: int, name: str) -> Any:
-        found = list(self._read(f"SELECT {name} FROM payload WHERE run = ?", (run,)))
-        return found[0][0] if found else None
+        values = list(self._read(f"SELECT {name} FROM payload WHERE run = ?", (run,)))
+        return values[0][0] if values else None
 
     def _read(self, query: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
-        with one_line(self.path):
+        with readable_errors(self.path):
             # Not `yield from`, which closes the cursor if the reader stops early, perhaps after the file was closed.
             for row in self._connection.execute(query, values):  # noqa: UP028
                 yield row
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        with one_line(self.path):
+        with readable_errors(self.path, adding_rows=True):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield
                 self._connection.execute("COMMIT")
             except BaseException:
-                # A full disk has rolled back already.
+                # SQLite has rolled back already if the disk is full.
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise
 
 
-_TIME_LIMIT = COLUMNS.index("time_limit") - 1
 _INSERT = f"INSERT INTO run ({', '.join(COLUMNS[1:])}) VALUES ({', '.join('?' * len(COLUMNS[1:]))})"
 _INSERT_PAYLOAD = f"INSERT INTO payload (run, output, {', '.join(_PAYLOAD)}) VALUES (?, ?, ?, ?, ?, ?)"
 
@@ -302,54 +319,59 @@ _MERGE = (
     SELECT uid, command, begun, machine FROM source.invocation WHERE true ON CONFLICT DO NOTHING""",
     "INSERT INTO main.machine (facts) SELECT facts FROM source.machine WHERE true ON CONFLICT DO NOTHING",
     f"""INSERT INTO main.run (invocation, {", ".join(COLUMNS[2:-1])}, machine)
-    SELECT here.id, {", ".join(f"theirs.{name}" for name in COLUMNS[2:-1])}, known.id FROM source.run AS theirs
-    JOIN source.invocation AS there ON there.id = theirs.invocation
-    JOIN main.invocation AS here USING (uid)
-    LEFT JOIN source.machine AS named ON named.id = theirs.machine
-    LEFT JOIN main.machine AS known ON known.facts = named.facts
-    WHERE true ORDER BY theirs.id ON CONFLICT DO NOTHING""",
+    SELECT new_call.id, {", ".join(f"old_run.{name}" for name in COLUMNS[2:-1])}, new_machine.id
+    FROM source.run AS old_run
+    JOIN source.invocation AS old_call ON old_call.id = old_run.invocation
+    JOIN main.invocation AS new_call USING (uid)
+    LEFT JOIN source.machine AS old_machine ON old_machine.id = old_run.machine
+    LEFT JOIN main.machine AS new_machine ON new_machine.facts = old_machine.facts
+    WHERE true ORDER BY old_run.id ON CONFLICT DO NOTHING""",
     f"""INSERT INTO main.payload (run, output, {", ".join(_PAYLOAD)})
-    SELECT ours.id, output, {", ".join(_PAYLOAD)} FROM source.payload
-    JOIN source.run AS theirs ON theirs.id = payload.run
-    JOIN source.invocation AS there ON there.id = theirs.invocation
-    JOIN main.invocation AS here USING (uid)
-    JOIN main.run AS ours ON ours.invocation = here.id AND ours.number = theirs.number
+    SELECT new_run.id, output, {", ".join(_PAYLOAD)} FROM source.payload
+    JOIN source.run AS old_run ON old_run.id = payload.run
+    JOIN source.invocation AS old_call ON old_call.id = old_run.invocation
+    JOIN main.invocation AS new_call USING (uid)
+    JOIN main.run AS new_run ON new_run.invocation = new_call.id AND new_run.number = old_run.number
     WHERE true ON CONFLICT DO NOTHING""",
 )
 
 
-def plain(value: Any) -> Any:
-    """Return a value as the file takes it: numbers of 64 bits, text that is Unicode, dicts as JSON; None for NaN."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, float):
-        return None if math.isnan(value) else value
-    if isinstance(value, int):
-        return value if abs(value) < 1 << 63 else None
-    if isinstance(value, Mapping):
-        return json.dumps(_jsonable(value))
-    return None if value is None else str(value).encode(errors="replace").decode()
+def _run_values(outcome: Outcome) -> list[Any]:
+    """Return the values of a row from key to scope."""
+    job, attempt = outcome.job, outcome.attempt
+    values = {name: plain(getattr(job, name)) for name in _JOB}
+    values |= {name: plain(getattr(attempt, name)) for name in _ATTEMPT}
+    # No limit is NULL, whatever infinity means elsewhere.
+    values["time_limit"] = None if values["time_limit"] == math.inf else values["time_limit"]
+    # A solver can set back the clock of its process; such a time is unknown, and must not make the file unreadable.
+    values |= {name: None for name in _SECONDS if not _is_duration(values[name])}
+    return [job.key, plain(outcome.worker), outcome.begun, *(values[name] for name in (*_JOB, *_ATTEMPT))]
 
 
-def _jsonable(value: Any) -> Any:
-    """Return a value that JSON has: numbers that are not finite and whole ones beyond 64 bits become text."""
-    if isinstance(value, Mapping):
-        return {str(name): _jsonable(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_jsonable(each) for each in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or isinstance(value, bool | str):
-        return value
-    if isinstance(value, int):
-        return value if abs(value) < 1 << 63 else str(value)
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    return str(value)
+def _payload_values(outcome: Outcome) -> tuple[Any, ...]:
+    """Return the output and the arrays of a row as the file stores them."""
+    attempt = outcome.attempt
+    arrays = (attempt.point, attempt.x, attempt.multipliers)
+    return (
+        plain(outcome.output),
+        *(None if array is None else pack(array) for array in arrays),
+        pack_trace(attempt.trace) if attempt.trace else None,
+    )
 
 
-def _facts(machine: Mapping[str, Any]) -> str:
-    """Return the facts about a machine as text that is the same whatever order they are given in."""
-    return json.dumps(_jsonable(machine), sort_keys=True)
+def _find_fault(row: Row) -> str | None:
+    """Return what is wrong with the values of a row; None if nothing is."""
+    for name, (_, requirement) in _REQUIREMENTS.items():
+        if row[name] is not None and not _is_valid(name, row[name]):
+            return f"{name} must be {requirement}, got {repr(row[name])[:_MAX_SHOWN_CHARACTERS]}"
+    return None
+
+
+def _is_valid(name: str, value: Any) -> bool:
+    has_type = _REQUIREMENTS[name][0] is type(value)
+    in_range = not has_type or (_is_duration(value) if name in _SECONDS else name != "time_limit" or value > 0)
+    return has_type and in_range
+
+
+def _is_duration(value: float | None) -> bool:
+    return value is not None and 0 <= value < math.inf

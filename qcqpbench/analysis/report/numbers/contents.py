@@ -1,26 +1,31 @@
-"""The numbers of a report, computed from the rows: one dict of plain values, which the pages only draw."""
+"""Numbers of a report, computed from the rows: one dict of plain values that the pages display."""
 
 import re
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from qcqpbench.analysis import metrics
-from qcqpbench.analysis.metrics import Row
+from qcqpbench.results.store import Row
 
+from .capacity import capacity
 from .facts import Facts, limits, limits_of_solvers, median, problem_label, scores_of
 from .general import general_problems
 from .sources import Results
 from .timing import timing
 
+_MAX_MESSAGE_CHARACTERS = 300
+# Messages of these terminations are not listed, unless the claim is false.
+_SUCCESSES = {"optimal", "locally_optimal", "finished"}
+
 
 def contents(results: Results) -> dict[str, Any]:
-    """Everything a report says, in its order, as values for JSON."""
+    """Return everything a report says, in its order, as values for JSON."""
     facts, general = Facts(results.rows), metrics.general(results.rows)
     unknown = general - {row["problem_id"] for row in results.rows if row["sense"]}
     tasks = Facts([row for row in results.rows if row["problem_id"] not in general])
-    rest = Facts([row for row in results.rows if row["problem_id"] in general - unknown])
+    ranked_general = Facts([row for row in results.rows if row["problem_id"] in general - unknown])
     return {
         "files": results.files,
         "solvers": _solvers(facts),
@@ -29,13 +34,13 @@ def contents(results: Results) -> dict[str, Any]:
         "limits": limits(facts.rows),
         "task_limits": limits(tasks.rows),
         "limits_of_solvers": limits_of_solvers(tasks),
-        "summary": _summary(tasks),
+        "summary": [_summary_line(tasks, name) for name in tasks.solvers],
         "bounds": _bounds(tasks),
-        "unsolved": _where(tasks, [id for id in tasks.limits if id not in tasks.solved]),
-        "capacity": _capacity(tasks),
+        "unsolved": _location(tasks, [id for id in tasks.limits if id not in tasks.solved]),
+        "capacity": capacity(tasks),
         **timing(tasks.runs, tasks.best, tasks.limits, tasks.solvers, tasks.problems, tasks.places),
-        "general": general_problems(rest),
-        "general_bounds": _bounds(rest),
+        "general": general_problems(ranked_general),
+        "general_bounds": _bounds(ranked_general),
         "unknown_sense": list({row["problem"]: None for row in results.rows if row["problem_id"] in unknown}),
         "statuses": _statuses(facts),
         "messages": _messages(facts),
@@ -52,14 +57,14 @@ def contents(results: Results) -> dict[str, Any]:
 
 def left_out(results: Results) -> str:
     """Return how many rows of the files are not in the report, and why; empty if there are none."""
-    repeated = f"{results.repeated} that stand in several files" if results.repeated else ""
+    repeated = f"{results.repeated} present in several files" if results.repeated else ""
     return ", ".join(filter(None, [str(results.left_out), repeated]))
 
 
 def _solvers(facts: Facts) -> list[dict[str, Any]]:
-    found: dict[str, list[Row]] = defaultdict(list)
+    rows_by_solver: dict[str, list[Row]] = defaultdict(list)
     for row in facts.rows:
-        found[metrics.label(row)].append(row)
+        rows_by_solver[metrics.label(row)].append(row)
     return [
         {
             "name": name,
@@ -70,165 +75,91 @@ def _solvers(facts: Facts) -> list[dict[str, Any]]:
             "ran": any(map(metrics.was_run, rows)),
             "competes": name in facts.solvers,
         }
-        for name, rows in sorted(found.items())
+        for name, rows in sorted(rows_by_solver.items())
     ]
 
 
-def _summary(facts: Facts) -> list[dict[str, Any]]:
-    """A line per solver: what the verdict is made from."""
-    lines = []
-    for name in facts.solvers:
-        own = facts.of(name, facts.problems)
-        rows = [row for each in own.values() for row in each]
-        best = {id: max(scores) for id, each in own.items() if (scores := scores_of(each))}
-        gaps = [metrics.gap(value, facts.best[id]) for id, value in best.items()]
-        proved = [metrics.gap(value, facts.bounds.least[id]) for id, value in best.items() if id in facts.bounds.least]
-        lines.append(
-            {
-                "solver": name,
-                "problems": len(own),
-                "missing": len(facts.problems) - len(own),
-                "starts": max(map(len, own.values())),
-                "runs": len(rows),
-                "solved": sum(map(metrics.is_solved, rows)),
-                "failed": _failed(facts, own),
-                "best": sum(gap <= metrics.SAME for gap in gaps),
-                "no_point": len(own) - len(best),
-                "gap_median": median(gaps, len(own)),
-                "gap_max": max(gaps, default=None),
-                "gap_bound": median(proved, len(own.keys() & facts.bounds.least.keys())),
-                "bounded": len(proved),
-                "false_claims": sum(map(facts.is_false, rows)),
-            }
-        )
-    return lines
+# --- margins and bounds ---
 
 
-def _failed(facts: Facts, own: Mapping[str, list[Row]]) -> dict[str, Any]:
-    """Runs that do not solve what some other run does: how many of how many, how they ended, on which problems."""
-    tried = [row for id, each in own.items() if id in facts.solved for row in each]
-    failed = [row for row in tried if not metrics.is_solved(row)]
+def _summary_line(facts: Facts, name: str) -> dict[str, Any]:
+    runs = facts.of(name, facts.problems)
+    rows = [row for group in runs.values() for row in group]
+    best = {id: max(scores) for id, group in runs.items() if (scores := scores_of(group))}
+    gaps = [metrics.gap(score, facts.best[id]) for id, score in best.items()]
+    bounds = facts.bounds.least
+    optimality_gaps = [metrics.gap(score, bounds[id]) for id, score in best.items() if id in bounds]
     return {
-        "runs": len(failed),
-        "of": len(tried),
-        "ways": dict(Counter(row["termination"] for row in failed).most_common()),
-        "where": _where(facts, {row["problem_id"] for row in failed}),
+        "solver": name,
+        "problems": len(runs),
+        "missing": len(facts.problems) - len(runs),
+        "starts": max(map(len, runs.values())),
+        "runs": len(rows),
+        "solved": sum(map(metrics.is_solved, rows)),
+        "failed": _failed(facts, runs),
+        "best": sum(gap <= metrics.SAME for gap in gaps),
+        "no_point": len(runs) - len(best),
+        "gap_median": median(gaps, len(runs)),
+        "gap_max": max(gaps, default=None),
+        "gap_bound": median(optimality_gaps, len(runs.keys() & bounds.keys())),
+        "bounded": len(optimality_gaps),
+        "false_claims": sum(map(facts.is_false, rows)),
     }
 
 
-def _where(facts: Facts, problems: Collection[str]) -> dict[str, Any]:
-    """How many problems, and the least and the largest load among them."""
+def _failed(facts: Facts, runs: Mapping[str, Sequence[Row]]) -> dict[str, Any]:
+    """Count the runs that fail on problems solved by some run, with their terminations and problems."""
+    attempts = [row for id, group in runs.items() if id in facts.solved for row in group]
+    failed = [row for row in attempts if not metrics.is_solved(row)]
+    return {
+        "runs": len(failed),
+        "of": len(attempts),
+        "ways": dict(Counter(row["termination"] for row in failed).most_common()),
+        "where": _location(facts, {row["problem_id"] for row in failed}),
+    }
+
+
+def _location(facts: Facts, problems: Collection[str]) -> dict[str, Any]:
+    """Return the number of problems and their range of loads, None if a problem has no load."""
     loads = [load for id in problems if (load := facts.places[id]["load"]) is not None]
     return {"problems": len(problems), "loads": [min(loads), max(loads)] if len(loads) == len(problems) > 0 else None}
 
 
 def _bounds(facts: Facts) -> list[dict[str, Any]]:
-    """A line per solver that proves bounds: how far above the best known its own least ones are."""
-    found: dict[str, list[Row]] = defaultdict(list)
+    """Return one line per solver that proves bounds."""
+    rows_by_solver: dict[str, list[Row]] = defaultdict(list)
     for row in facts.rows:
         if metrics.was_run(row) and (row["bound"] is not None or not metrics.competes(row)):
-            found[metrics.label(row)].append(row)
-    lines = []
-    for name, rows in sorted(found.items()):
-        own = facts.bounds.of_solvers.get(name, {})
-        gaps = [metrics.gap(facts.best[id], bound) for id, bound in own.items()]
-        lines.append(
-            {
-                "solver": name,
-                "problems": len({row["problem_id"] for row in rows}),
-                "bounded": len(gaps),
-                "least": sum(metrics.gap(facts.bounds.least[id], own[id]) <= metrics.SAME for id in own),
-                "gap_median": statistics.median(gaps) if gaps else None,
-                "gap_max": max(gaps, default=None),
-                "tight": sum(gap <= metrics.SAME for gap in gaps),
-                "refuted": sum(metrics.label(row) == name for row in facts.bounds.refuted),
-                "median": statistics.median(map(metrics.seconds, rows)),
-                "limits": limits(rows),
-            }
-        )
-    return lines
+            rows_by_solver[metrics.label(row)].append(row)
+    return [_bound_line(facts, name, rows) for name, rows in sorted(rows_by_solver.items())]
 
 
-def _spread(values: Sequence[float]) -> list[float] | None:
-    """Mean, least, largest."""
-    return [statistics.fmean(values), min(values), max(values)] if values else None
-
-
-# --- capacity ---
-
-
-def _capacity(facts: Facts) -> list[dict[str, Any]]:
-    """A panel per variant and m: κ̄ of every solver by load, theory, the band between best known and proved."""
-    panels: dict[tuple[str, int], dict[float, list[str]]] = defaultdict(lambda: defaultdict(list))
-    tasks = metrics.scales(facts.rows)
-    for id in facts.problems:
-        where = facts.places[id]
-        if where["load"] is not None and id in tasks:
-            panels[where["variant"], where["m"]][where["load"]].append(id)
-    theory = {row["problem_id"]: row["kappa_bar_theory"] for row in facts.rows if row["kappa_bar_theory"] is not None}
-    found = []
-    for (variant, m), loads in sorted(panels.items(), key=lambda item: item[0]):
-        predicted = {load: theory[ids[0]] for load, ids in sorted(loads.items()) if ids[0] in theory}
-        points = [
-            _capacity_point(facts, name, load, ids) for name in facts.solvers for load, ids in sorted(loads.items())
-        ]
-        found.append(
-            {
-                "variant": variant,
-                "m": m,
-                "theory": metrics.theory_curve(list(predicted), list(predicted.values())),
-                "predicted": predicted,
-                "points": [each for each in points if each["runs"]],
-                "band": [band for load, ids in sorted(loads.items()) if (band := _band(facts, load, ids))],
-            }
-        )
-    return found
-
-
-def _capacity_point(facts: Facts, solver: str, load: float, ids: Sequence[str]) -> dict[str, Any]:
-    own = facts.of(solver, ids)
-    scored = {id: scores for id, rows in own.items() if (scores := scores_of(rows))}
-    rows = [row for each in own.values() for row in each]
-
-    def per_set(choose: Callable[[list[float]], float]) -> list[float] | None:
-        return _spread([choose(scores) for scores in scored.values()])
-
-    gaps = [metrics.gap(max(scores), facts.best[id]) for id, scores in scored.items()]
-    proved = [
-        metrics.gap(max(scores), facts.bounds.least[id]) for id, scores in scored.items() if id in facts.bounds.least
-    ]
+def _bound_line(facts: Facts, name: str, rows: Sequence[Row]) -> dict[str, Any]:
+    """Return how far the solver's bounds are above the best known scores."""
+    bounds = facts.bounds.of_solvers.get(name, {})
+    gaps = [metrics.gap(facts.best[id], bound) for id, bound in bounds.items()]
     return {
-        "solver": solver,
-        "load": load,
-        "best": per_set(max),
-        "median": per_set(statistics.median),
-        "sets": len(ids),
-        "with_point": len(scored),
-        "runs": len(rows),
-        "positive_runs": sum(map(metrics.is_solved, rows)),
-        "positive_sets": sum(any(map(metrics.is_solved, each)) for each in own.values()),
-        "gap_best": median(gaps, len(own)),
-        "gap_bound": median(proved, len(own.keys() & facts.bounds.least.keys())),
+        "solver": name,
+        "problems": len({row["problem_id"] for row in rows}),
+        "bounded": len(gaps),
+        "least": sum(metrics.gap(facts.bounds.least[id], bound) <= metrics.SAME for id, bound in bounds.items()),
+        "gap_median": statistics.median(gaps) if gaps else None,
+        "gap_max": max(gaps, default=None),
+        "tight": sum(gap <= metrics.SAME for gap in gaps),
+        "refuted": sum(metrics.label(row) == name for row in facts.bounds.refuted),
+        "median": statistics.median(map(metrics.seconds, rows)),
+        "limits": limits(rows),
     }
-
-
-def _band(facts: Facts, load: float, ids: Sequence[str]) -> list[float] | None:
-    """Load, mean best known κ̄, mean bound on it, over the pattern sets that have a bound; how many of how many."""
-    proved = [id for id in ids if id in facts.bounds.least]
-    if not proved:
-        return None
-    low, high = (statistics.fmean(of[id] for id in proved) for of in (facts.best, facts.bounds.least))
-    return [load, low, high, len(proved), len(ids)]
 
 
 # --- statuses ---
 
 
 def _statuses(facts: Facts) -> list[dict[str, Any]]:
-    """How runs ended, as claimed, and what the suite found their points to be; rows that were skipped among them."""
-    found: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    """Count rows, skipped ones included, by solver, claimed termination and verified point status."""
+    rows_by_status: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for row in facts.rows:
-        found[metrics.label(row), row["termination"], row["point_status"]].append(row)
+        rows_by_status[metrics.label(row), row["termination"], row["point_status"]].append(row)
     return [
         {
             "solver": name,
@@ -241,26 +172,24 @@ def _statuses(facts: Facts) -> list[dict[str, Any]]:
             "seconds": max(map(metrics.seconds, rows)),
             "memory": max((row["peak_memory_bytes"] for row in rows if row["peak_memory_bytes"]), default=None),
         }
-        for (name, termination, status), rows in sorted(found.items())
+        for (name, termination, status), rows in sorted(rows_by_status.items())
     ]
 
 
-_SILENT = {"optimal", "locally_optimal", "finished"}
-
-
 def _messages(facts: Facts) -> list[dict[str, Any]]:
-    """What was said of runs that did not end well, each message once, those that differ in numbers counted as one."""
-    found: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    """Return the messages of unsuccessful runs and false claims; messages that differ only in numbers are one."""
+    rows_by_message: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for row in facts.rows:
-        if (row["termination"] not in _SILENT or facts.is_false(row)) and row["message"]:
-            found[metrics.label(row), row["termination"], re.sub(r"\d[\d.e+-]*", "#", row["message"])].append(row)
+        if (row["termination"] not in _SUCCESSES or facts.is_false(row)) and row["message"]:
+            pattern = re.sub(r"\d[\d.e+-]*", "#", row["message"])
+            rows_by_message[metrics.label(row), row["termination"], pattern].append(row)
     return [
         {
             "solver": solver,
             "termination": termination,
-            "message": " ".join(rows[0]["message"].split())[:300],
+            "message": " ".join(rows[0]["message"].split())[:_MAX_MESSAGE_CHARACTERS],
             "runs": len(rows),
             "first": problem_label(rows[0]),
         }
-        for (solver, termination, _), rows in sorted(found.items())
+        for (solver, termination, _), rows in sorted(rows_by_message.items())
     ]

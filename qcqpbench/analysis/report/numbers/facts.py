@@ -1,4 +1,4 @@
-"""What every part of a report needs to know of the rows."""
+"""Facts about the rows that all parts of a report use."""
 
 import math
 import statistics
@@ -6,17 +6,28 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from qcqpbench.analysis import metrics
-from qcqpbench.analysis.metrics import Row
 from qcqpbench.catalog.spec import parse, spell
 from qcqpbench.errors import QcqpbenchError
+from qcqpbench.results.store import Row
 from qcqpbench.run.job import is_file
 from qcqpbench.run.verify import FEASIBILITY_TOLERANCE
 
+# Parameters in which the problems of one variant differ.
 _VARIED = ("load", "p", "seed", "m")
 
 
 class Facts:
-    """The rows with what every part of the report needs: who runs what, and how well each problem can be solved."""
+    """The rows of a report, and what follows from them.
+
+    runs       rows by (solver, problem)
+    best       the best known score by problem
+    bounds     bounds on scores
+    limits     the time limit by problem that was run
+    solvers    the names of the solvers that compete
+    problems   the ids of all problems
+    solved     the ids of the problems that some run solved
+    places     variant, m, load and p by problem, see `place`
+    """
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = rows
@@ -30,15 +41,16 @@ class Facts:
         self.places = {row["problem_id"]: place(row["problem"]) for row in rows}
 
     def of(self, solver: str, problems: Iterable[str]) -> dict[str, list[Row]]:
-        """The solver's runs on those of the problems that it was run on."""
+        """Return the solver's runs by problem, on those of the problems that it was run on."""
         return {id: self.runs[solver, id] for id in problems if (solver, id) in self.runs}
 
     def is_false(self, row: Row) -> bool:
+        """Return whether the claim of a row is false."""
         return metrics.is_false_claim(row, self.best, self.solved)
 
 
 def place(problem: str) -> dict[str, Any]:
-    """Where a problem stands in its family: the variant (what is not varied), m, load, p; a file has only a name."""
+    """Return the variant (the parameters that are not varied), m, load and p of a problem; a file has only a name."""
     try:
         name, parameters = (problem, {}) if is_file(problem) else parse(problem)
     except QcqpbenchError:
@@ -54,41 +66,42 @@ def place(problem: str) -> dict[str, Any]:
 
 
 def limits(rows: Iterable[Row]) -> str:
-    """The limits of some runs in words."""
+    """Return the limits of runs in words."""
     values: dict[str, set[Any]] = {"time_limit": set(), "memory_limit": set(), "threads": set(), "tolerance": set()}
     for row in rows:
-        for name, seen in values.items():
-            seen.add(row[name])
+        for name, distinct in values.items():
+            distinct.add(row[name])
     seconds, memory, threads, tolerances = (
-        sorted(seen, key=lambda value: value or math.inf) for seen in values.values()
+        sorted(distinct, key=lambda value: value or math.inf) for distinct in values.values()
     )
-    usual = {*tolerances} <= {None, FEASIBILITY_TOLERANCE}
-    told = () if usual else (f"feasible to {' or '.join(f'{each:g}' for each in tolerances if each is not None)}",)
-    return ", ".join(
-        (
-            " or ".join("no time limit" if each is None else f"{each:g} s" for each in seconds) + " a run",
-            " or ".join("no memory limit" if each is None else f"{each / 1e9:.3g} GB" for each in memory),
-            " or ".join(map(str, threads)) + (" thread" if threads == [1] else " threads"),
-            *told,
-        )
-    )
+    parts = [
+        " or ".join("no time limit" if limit is None else f"{limit:g} s" for limit in seconds) + " a run",
+        " or ".join("no memory limit" if limit is None else f"{limit / 1e9:.3g} GB" for limit in memory),
+        " or ".join(map(str, threads)) + (" thread" if threads == [1] else " threads"),
+    ]
+    if not {*tolerances} <= {None, FEASIBILITY_TOLERANCE}:
+        stated = (f"{tolerance:g}" for tolerance in tolerances if tolerance is not None)
+        parts.append(f"feasible to {' or '.join(stated)}")
+    return ", ".join(parts)
 
 
 def limits_of_solvers(facts: Facts) -> dict[str, str]:
-    """The limits of each solver that competes."""
+    """Return the limits of each competing solver in words."""
     return {name: limits(row for row in facts.rows if metrics.label(row) == name) for name in facts.solvers}
 
 
 def problem_label(row: Row) -> str:
+    """Return the name of the row's problem in the report."""
     return str(row.get("problem_label", row["problem"]))
 
 
 def scores_of(rows: Iterable[Row]) -> list[float]:
-    return [value for row in rows if (value := metrics.score(row)) is not None]
+    """Return the scores of the rows that have one."""
+    return [score for row in rows if (score := metrics.score(row)) is not None]
 
 
 def median(values: Sequence[float], count: int) -> float | None:
-    """Of count values, those not given being infinite; None if it is infinite itself."""
+    """Return the median of `count` values, missing ones as +inf; None if it is infinite."""
     padded = [*values, *[math.inf] * (count - len(values))]
     middle = statistics.median(padded) if padded else math.inf
     return middle if math.isfinite(middle) else None

@@ -1,7 +1,7 @@
-"""The numbers of a report on problems that are no max-margin tasks: how near solvers come to the best known values.
+"""Numbers of a report on general QCQPs: how close solvers come to the best known values.
 
-The best known value of a problem is the published one, or if there is none the best of all rows. The gap of a feasible
-point is how much worse its objective is, negative if it is better; relative to max(1, |best known|).
+The best known value of a problem is the published one, or the best of all rows if none is published. The gap of a
+feasible point is how much worse its objective is, relative to max(1, |best known|), negative if it is better.
 """
 
 import math
@@ -10,25 +10,28 @@ from collections.abc import Mapping
 from typing import Any
 
 from qcqpbench.analysis import metrics
-from qcqpbench.analysis.metrics import PENALTIES, SAME, Row
-from qcqpbench.run.verify import FEASIBILITY_TOLERANCE
+from qcqpbench.analysis.metrics import PENALTIES, SAME
+from qcqpbench.results.store import Row
 
 from .facts import Facts, limits, limits_of_solvers, median, problem_label, scores_of
 from .timing import profile
 
 
 def general_problems(facts: Facts) -> dict[str, Any]:
-    """A line for each problem and for each solver, and the solvers' profiles."""
-    known = _best_known(facts)
-    wanted = {id: known[id] - SAME * max(1.0, abs(known[id])) if id in known else math.inf for id in facts.problems}
+    """Return one line per problem, one line per solver, and the solvers' profiles."""
+    best_known = _best_known(facts)
+    targets = {
+        id: best_known[id] - SAME * max(1.0, abs(best_known[id])) if id in best_known else math.inf
+        for id in facts.problems
+    }
     times = {
-        name: {id: metrics.expected_seconds(rows, wanted[id]) for id, rows in facts.of(name, facts.problems).items()}
+        name: {id: metrics.expected_seconds(rows, targets[id]) for id, rows in facts.of(name, facts.problems).items()}
         for name in facts.solvers
     }
-    shift = metrics.fitting_shift(time for own in times.values() for time in own.values())
+    shift = metrics.fitting_shift(time for by_problem in times.values() for time in by_problem.values())
     return {
-        "problems": [_problem(facts, id, known.get(id)) for id in facts.problems],
-        "summary": [_solver(facts, name, known, wanted, times[name], shift) for name in facts.solvers],
+        "problems": [_problem(facts, id, best_known.get(id)) for id in facts.problems],
+        "summary": [_solver(facts, name, best_known, targets, shift) for name in facts.solvers],
         "shift": shift,
         "limits": limits(facts.rows),
         "limits_of_solvers": limits_of_solvers(facts),
@@ -36,13 +39,13 @@ def general_problems(facts: Facts) -> dict[str, Any]:
     }
 
 
-def relative_gap(value: float, best: float) -> float:
-    """Of a score."""
-    return metrics.gap(value, best, floor=1.0)
+def relative_gap(score: float, best_known: float) -> float:
+    """Return how far a score is below the best known one, relative to max(1, |best known|)."""
+    return metrics.gap(score, best_known, floor=1.0)
 
 
 def _best_known(facts: Facts) -> dict[str, float]:
-    """As scores, by problem."""
+    """Return the best known score by problem."""
     published = {
         row["problem_id"]: sign * row["best_known"]
         for row in facts.rows
@@ -51,29 +54,26 @@ def _best_known(facts: Facts) -> dict[str, float]:
     return facts.best | published
 
 
-def _problem(facts: Facts, id: str, known: float | None) -> dict[str, Any]:
+def _problem(facts: Facts, id: str, best_known: float | None) -> dict[str, Any]:
     rows = [row for row in facts.rows if row["problem_id"] == id and metrics.was_run(row)]
-    one = next(row for row in facts.rows if row["problem_id"] == id and row["sense"])
-    sign = metrics.sign(one) or 0.0
-    best = min((row for row in rows if row["relative_violation"] is not None), key=_order, default=None)
+    described = next(row for row in facts.rows if row["problem_id"] == id and row["sense"])
+    sign = metrics.sign(described) or 0.0
+    best = min((row for row in rows if row["relative_violation"] is not None), key=_rank, default=None)
     score = None if best is None else metrics.score(best)
-    gaps = [relative_gap(value, known) for value in scores_of(rows)] if known is not None else []
-    near = {} if score is None else {
-        metrics.label(row): None for row in rows
-        if (own := metrics.score(row)) is not None and relative_gap(own, score) <= SAME
-    }  # fmt: skip
+    gaps = [relative_gap(value, best_known) for value in scores_of(rows)] if best_known is not None else []
     bound = facts.bounds.least.get(id)
+    is_published = described["best_known"] is not None and best_known is not None
     return {
-        "problem": problem_label(one),
-        "variables": one.get("variables"),
-        "constraints": one.get("constraints"),
-        "sense": one["sense"],
-        "published": one["best_known"],
+        "problem": problem_label(described),
+        "variables": described.get("variables"),
+        "constraints": described.get("constraints"),
+        "sense": described["sense"],
+        "published": described["best_known"],
         "found": None if score is None else sign * score,
-        "gap": None if score is None or known is None else known - score,
-        "relative_gap": None if score is None or known is None else relative_gap(score, known),
-        "record": one["best_known"] is not None and known is not None and any(_is_better(row, known) for row in rows),
-        "solvers": list(near),
+        "gap": None if score is None or best_known is None else best_known - score,
+        "relative_gap": None if score is None or best_known is None else relative_gap(score, best_known),
+        "record": is_published and any(_improves(row, best_known) for row in rows),
+        "solvers": [] if score is None else _solvers_reaching(score, rows),
         "there": sum(gap <= SAME for gap in gaps),
         "feasible": len(gaps),
         "runs": len(rows),
@@ -84,51 +84,49 @@ def _problem(facts: Facts, id: str, known: float | None) -> dict[str, Any]:
     }
 
 
-def _is_better(row: Row, known: float) -> bool:
-    """Return whether a run improves a published value; for that its point must be feasible to the usual tolerance,
-    whatever the suite's own is."""
-    score, violation = metrics.score(row), row["relative_violation"]
-    if score is None or (violation is not None and violation > FEASIBILITY_TOLERANCE):
-        return False
-    return relative_gap(score, known) < -SAME
+def _solvers_reaching(score: float, rows: list[Row]) -> list[str]:
+    """Return the solvers with a run whose score is within SAME of the given one, in the order of the rows."""
+    scores = [(metrics.label(row), metrics.score(row)) for row in rows]
+    near = [name for name, value in scores if value is not None and relative_gap(value, score) <= SAME]
+    return list(dict.fromkeys(near))
 
 
-def _order(row: Row) -> tuple[float, float]:
-    """Feasible points first, by their scores; then the others by what they miss."""
+def _improves(row: Row, best_known: float | None) -> bool:
+    """Return whether a run improves a published value."""
+    score = metrics.score(row)
+    return score is not None and best_known is not None and relative_gap(score, best_known) < -SAME
+
+
+def _rank(row: Row) -> tuple[float, float]:
+    """Return a sort key: feasible points first, best score first; then infeasible ones, smallest violation first."""
     score = metrics.score(row)
     return (0.0, -score) if score is not None else (1.0, row["relative_violation"])
 
 
 def _solver(
-    facts: Facts,
-    name: str,
-    known: Mapping[str, float],
-    wanted: Mapping[str, float],
-    times: Mapping[str, float],
-    shift: float,
+    facts: Facts, name: str, best_known: Mapping[str, float], targets: Mapping[str, float], shift: float
 ) -> dict[str, Any]:
-    own = facts.of(name, facts.problems)
-    rows = [row for each in own.values() for row in each]
-    gaps = {id: relative_gap(max(scores), known[id]) for id, each in own.items() if (scores := scores_of(each))}
+    runs = facts.of(name, facts.problems)
+    rows = [row for group in runs.values() for row in group]
+    gaps = {id: relative_gap(max(scores), best_known[id]) for id, group in runs.items() if (scores := scores_of(group))}
     published = {row["problem_id"] for row in rows if row["best_known"] is not None}
-    worst = PENALTIES[-1]
     restarts = [
-        metrics.restart_seconds(own.get(id, ()), wanted[id], facts.limits[id], worst)
+        metrics.restart_seconds(runs.get(id, ()), targets[id], facts.limits[id], PENALTIES[-1])
         for id in facts.problems
         if id in facts.limits
     ]
     return {
         "solver": name,
-        "problems": len(own),
-        "missing": len(facts.problems) - len(own),
-        "starts": max(map(len, own.values())),
+        "problems": len(runs),
+        "missing": len(facts.problems) - len(runs),
+        "starts": max(map(len, runs.values())),
         "runs": len(rows),
         "feasible": len(scores_of(rows)),
-        "there": sum(math.isfinite(metrics.seconds_to(row, wanted[row["problem_id"]])) for row in rows),
+        "there": sum(math.isfinite(metrics.seconds_to(row, targets[row["problem_id"]])) for row in rows),
         "reached": sum(gap <= SAME for gap in gaps.values()),
-        "better": sum(any(_is_better(row, known[id]) for row in own[id]) for id in published & gaps.keys()),
-        "no_point": len(own) - len(gaps),
-        "gap_median": median(list(gaps.values()), len(own)),
+        "better": sum(any(_improves(row, best_known[id]) for row in runs[id]) for id in published & gaps.keys()),
+        "no_point": len(runs) - len(gaps),
+        "gap_median": median(list(gaps.values()), len(runs)),
         "gap_max": max(gaps.values(), default=None),
         "median": statistics.median(map(metrics.seconds, rows)),
         "restarts": metrics.shifted_geometric_mean(restarts, shift) if restarts else None,

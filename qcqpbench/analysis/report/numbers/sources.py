@@ -1,4 +1,4 @@
-"""What a report is about: rows of results files, with κ̄ along their traces, and pytest-benchmark's results."""
+"""The input of a report: rows of results files, with κ̄ along their traces, and results of pytest-benchmark."""
 
 import contextlib
 import json
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from qcqpbench.analysis.metrics import was_run
-from qcqpbench.catalog.best_known import known as best_known
+from qcqpbench.catalog.best_known import shipped_records
 from qcqpbench.catalog.registry import shipped_solvers
 from qcqpbench.catalog.solver import Solver
 from qcqpbench.catalog.spec import parse
@@ -21,19 +21,21 @@ from qcqpbench.errors import QcqpbenchError, require
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 from qcqpbench.problem.qcqp import QCQP
 from qcqpbench.results.store import Array, LeftOut, Row, Store
-from qcqpbench.run.isolation.worker import problem_apart
-from qcqpbench.run.job import is_file, is_stored, labels
+from qcqpbench.run.isolation.description import is_stored, problem_apart
+from qcqpbench.run.job import is_file, labels
+
+_ROW_ORDER = ("problem", "solver", "version", "seed", "start", "key")
 
 
 @dataclass(frozen=True)
 class Results:
-    """What was read.
+    """The input of a report.
 
-    rows       as `metrics` takes them, of each job the newest, in the same order whatever order they were run in
-    machines   what is known of each (facts), and the commands given there; a row's `machine` is its place here
-    micro      pytest-benchmark's results
+    rows       the newest row of each job as `metrics` takes them; their order does not depend on that of the runs
+    machines   the facts about each machine, and the commands given there; a row's `machine` is an index into them
+    micro      results of pytest-benchmark
     left_out   rows that were read and do not count
-    repeated   rows that stand in several of the files
+    repeated   the number of rows that several of the files hold
     """
 
     files: tuple[str, ...]
@@ -45,15 +47,18 @@ class Results:
 
 
 def read(paths: Sequence[str | Path]) -> Results:
-    """Read results files and pytest-benchmark JSON files.
+    """Read results files and JSON files of pytest-benchmark.
 
-    What runs reported on the way is judged too; each problem with a trace is made anew for it.
+    Points that runs reported on the way are evaluated too, for which their problems are rebuilt.
+
+    Raises
+    ------
+    QcqpbenchError
+        If there is no file, or one of them cannot be read.
     """
     require(len(paths) > 0, "a report needs at least one results file")
-    rows: dict[tuple[Any, ...], Row] = {}
     machines: list[dict[str, Any]] = []
     micro: list[dict[str, Any]] = []
-    repeated = 0
     with contextlib.ExitStack() as stack:
         stores: list[Store] = []
         for path in map(Path, paths):
@@ -61,27 +66,35 @@ def read(paths: Sequence[str | Path]) -> Results:
                 benchmarks, machine, command = _pytest_benchmark(path)
                 micro += benchmarks
                 _place(machine, command, machines)
-                continue
-            stores.append(stack.enter_context(Store(path)))
-            calls = stores[-1].invocations()
-            for row in stores[-1].rows(all_rows=True):
-                call = calls[row["invocation"]]
-                # The same in every file that the run was merged into.
-                name = call["uid"], row["number"], row["key"], row["begun"]
-                repeated += name in rows
-                rows.setdefault(name, row | {"file": len(stores) - 1, "command": call["command"]})
-        kept, left_out = _newest(list(rows.values()))
-        for row in kept:
+            else:
+                stores.append(stack.enter_context(Store(path)))
+        rows, repeated = _all_rows(stores)
+        rows, left_out = _newest(rows)
+        for row in rows:
             row["machine"] = _place(row["machine"], row["command"], machines)
         for number, store in enumerate(stores):
-            _add_traces(store, [row for row in kept if row["file"] == number])
-    order = ("problem", "solver", "version", "seed", "start", "key")
-    ordered = sorted(kept, key=lambda row: [row[name] for name in order])
-    _add_kinds(ordered)
-    _add_names(ordered)
-    _add_best_known(ordered)
+            _add_traces(store, [row for row in rows if row["file"] == number])
+    rows.sort(key=lambda row: [row[name] for name in _ROW_ORDER])
+    _add_kinds(rows)
+    _add_names(rows)
+    _add_best_known(rows)
     files = tuple(os.fsencode(Path(path).name).decode(errors="backslashreplace") for path in paths)
-    return Results(files, ordered, machines, micro, left_out, repeated)
+    return Results(files, rows, machines, micro, left_out, repeated)
+
+
+def _all_rows(stores: Sequence[Store]) -> tuple[list[Row], int]:
+    """Return the rows of all files, each once, with its `file` and `command`; and the number of repeated ones."""
+    rows: dict[tuple[Any, ...], Row] = {}
+    repeated = 0
+    for number, store in enumerate(stores):
+        calls = store.invocations()
+        for row in store.rows(all_rows=True):
+            call = calls[row["invocation"]]
+            # The same in every file that the run was merged into.
+            identity = call["uid"], row["number"], row["key"], row["begun"]
+            repeated += identity in rows
+            rows.setdefault(identity, row | {"file": number, "command": call["command"]})
+    return list(rows.values()), repeated
 
 
 def _newest(rows: Sequence[Row]) -> tuple[list[Row], LeftOut]:
@@ -101,17 +114,17 @@ def _newest(rows: Sequence[Row]) -> tuple[list[Row], LeftOut]:
 
 
 def _run(row: Row) -> tuple[Any, ...]:
-    """Return what tells a run from others, whatever the version of its solver."""
+    """Return the identity of a run without the version of its solver."""
     names = ("problem_id", "solver", "start", "seed", "threads", "time_limit", "memory_limit")
     return tuple(row[name] for name in names)
 
 
 def _add_names(rows: Iterable[Row]) -> None:
-    """What problems and solvers are called, with the version where there are several, and what solvers are after."""
+    """Add names of problems and solvers, with the version where there are several, and the scope of old rows."""
     problems = labels({row["problem"] for row in rows if is_file(row["problem"]) or _name(row["problem"])})
     names = {row["solver"]: _name(row["solver"]) for row in rows}
     short = labels({spec for spec, name in names.items() if name})
-    # Rows before schema 6 do not say it. Solvers of other packages are not imported for a report.
+    # Rows before schema 6 have no scope. Solvers of other packages are not imported for a report.
     scopes = {name: str(kind.scope) for name, kind in _shipped_solvers(rows).items()}
     versions: dict[str, set[str]] = {}
     for row in rows:
@@ -125,19 +138,19 @@ def _add_names(rows: Iterable[Row]) -> None:
 
 
 def _shipped_solvers(rows: Iterable[Row]) -> Mapping[str, type[Solver]]:
-    """Return the solvers that come with qcqpbench, if a row does not say its solver's scope."""
+    """Return the solvers that come with qcqpbench if a row lacks its solver's scope, else none."""
     return {} if all(row["scope"] for row in rows) else shipped_solvers()
 
 
 def _add_best_known(rows: Iterable[Row]) -> None:
-    """Margins and bounds of the list as it is now; the rows may be older."""
+    """Add margins and bounds of today's list of best known margins; the rows may be older."""
     for row in rows:
-        if (record := best_known().get(row["problem_id"])) is not None:
+        if (record := shipped_records().get(row["problem_id"])) is not None:
             row["best_known"], row["known_bound"] = record.margin, record.bound
 
 
 def _name(spec: str) -> str:
-    """What a spec begins with; empty if this is no spec."""
+    """Return the name that a spec begins with; empty if the text is not a spec."""
     try:
         return parse(spec)[0]
     except QcqpbenchError:
@@ -145,17 +158,18 @@ def _name(spec: str) -> str:
 
 
 def _place(facts: dict[str, Any], command: str, machines: list[dict[str, Any]]) -> int:
-    """Return where a machine stands among the machines, adding it and the command if they are new."""
-    known = [each["facts"] for each in machines]
-    if facts not in known:
+    """Return the index of a machine among the machines, adding it and the command if they are new."""
+    all_facts = [machine["facts"] for machine in machines]
+    if facts not in all_facts:
         machines.append({"facts": facts, "commands": []})
-    place = known.index(facts) if facts in known else len(known)
+    place = all_facts.index(facts) if facts in all_facts else len(all_facts)
     if command not in machines[place]["commands"]:
         machines[place]["commands"].append(command)
     return place
 
 
 def _add_traces(store: Store, rows: Iterable[Row]) -> None:
+    """Add κ̄ of the points that runs on tasks reported, as far as their problems can be rebuilt."""
     by_problem: dict[str, list[Row]] = {}
     for row in rows:
         if row["margin"] is not None:
@@ -176,11 +190,11 @@ def _add_traces(store: Store, rows: Iterable[Row]) -> None:
 
 
 def _evaluated(task: MaxMargin, trace: Iterable[tuple[float, Array]]) -> list[tuple[float, float]]:
-    """(seconds, κ̄) of the points of a trace whose rows have directions; their lengths are not what counts."""
+    """Return (seconds, κ̄) of the points of a trace that have a time and directions, with rows scaled to unit length."""
     points = [
         (at, W)
         for at, W in trace
-        if W.shape == (task.n, task.m) and np.isfinite([at, *W.flat]).all() and W.any(axis=1).all()
+        if W.shape == (task.n, task.m) and 0 <= at < math.inf and np.isfinite(W).all() and W.any(axis=1).all()
     ]
     if not points:
         return []
@@ -189,43 +203,44 @@ def _evaluated(task: MaxMargin, trace: Iterable[tuple[float, Array]]) -> list[tu
 
 
 def _add_kinds(rows: Sequence[Row]) -> None:
-    """Sense, size and best known value as they are now, as far as problems can be read; the rows may be older.
+    """Add sense, size and best known value as the problems have them now, as far as they can be read.
 
-    Of two files with the same problem the better value counts; where none can be read, that of the newest row.
+    The better value counts if two files hold the same problem; that of the newest row if no problem can be read.
     """
     tasks = {row["problem_id"] for row in rows if row["margin"] is not None or row["formulation"] is not None}
-    known: dict[str, Row] = {}
+    facts: dict[str, Row] = {}
     for row in sorted(rows, key=lambda row: float(row["begun"])):
-        own = known.setdefault(row["problem_id"], {"sense": None})
-        own |= {"sense": row["sense"] or own["sense"], "best_known": row["best_known"]}
+        older = facts.setdefault(row["problem_id"], {"sense": None})
+        older |= {"sense": row["sense"] or older["sense"], "best_known": row["best_known"]}
     published: dict[str, list[float]] = {}
-    for problem, id in dict.fromkeys((row["problem"], row["problem_id"]) for row in rows):
-        made = _made(problem, id, id in tasks)
-        if made is None:
+    for spec, id in dict.fromkeys((row["problem"], row["problem_id"]) for row in rows):
+        problem = _rebuilt(spec, id, id in tasks)
+        if problem is None:
             continue
-        if isinstance(made, QCQP):
-            known[id] |= {"sense": made.sense, "variables": made.n_variables, "constraints": made.n_constraints}
-        best = made.metadata.best_known
+        if isinstance(problem, QCQP):
+            size = {"variables": problem.n_variables, "constraints": problem.n_constraints}
+            facts[id] |= {"sense": problem.sense, **size}
+        best = problem.metadata.best_known
         published.setdefault(id, []).extend([best.value] if best is not None and math.isfinite(best.value) else [])
     for id, values in published.items():
-        better = min if known[id]["sense"] == "minimize" else max
-        known[id]["best_known"] = better(values, default=None)
+        better = min if facts[id]["sense"] == "minimize" else max
+        facts[id]["best_known"] = better(values, default=None)
     for row in rows:
-        row.update(known[row["problem_id"]])
+        row.update(facts[row["problem_id"]])
 
 
-def _made(problem: str, id: str, is_task: bool) -> MaxMargin | QCQP | None:
-    """The problem, if it can be made here and is still the same; a task only if it is read from a file."""
+def _rebuilt(spec: str, id: str, is_task: bool) -> MaxMargin | QCQP | None:
+    """Return the problem if it can be rebuilt and has the same id. Tasks that are generated are left out."""
     try:
-        made = problem_apart(problem) if not is_task or is_stored(problem) else None
+        problem = problem_apart(spec) if not is_task or is_stored(spec) else None
     except QcqpbenchError:
         # A file that is not here, a family that is not installed.
         return None
-    return made if made is not None and made.id == id else None
+    return problem if problem is not None and problem.id == id else None
 
 
 def _pytest_benchmark(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any], str]:
-    """Return its benchmarks, the machine as a results file has it, and what stands for the command."""
+    """Return the benchmarks of a JSON file, its machine as a results file has it, and a text for the command."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         machine, commit = content.get("machine_info") or {}, content.get("commit_info") or {}
@@ -236,20 +251,20 @@ def _pytest_benchmark(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any],
             "commit": commit.get("id"),
             "dirty": commit.get("dirty"),
         }
-        benchmarks = [
-            {
-                "name": str(each["name"]),
-                "group": str(each.get("group") or ""),
-                **{name: float(each["stats"][name]) for name in ("min", "median", "stddev")},
-                "rounds": int(each["stats"]["rounds"]),
-                "extra": ", ".join(
-                    f"{key} {value:.6g}" if isinstance(value, float) else f"{key} {value}"
-                    for key, value in (each.get("extra_info") or {}).items()
-                    if value is not None
-                ),
-            }
-            for each in content["benchmarks"]
-        ]
-        return benchmarks, facts, f"pytest-benchmark, {path.name}"
+        benchmarks = [_benchmark(entry) for entry in content["benchmarks"]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise QcqpbenchError(f"{path}: this is no JSON of pytest-benchmark ({type(error).__name__})") from error
+        raise QcqpbenchError(f"{path}: must be JSON of pytest-benchmark ({type(error).__name__})") from error
+    return benchmarks, facts, f"pytest-benchmark, {path.name}"
+
+
+def _benchmark(entry: Mapping[str, Any]) -> dict[str, Any]:
+    extra = {name: value for name, value in (entry.get("extra_info") or {}).items() if value is not None}
+    return {
+        "name": str(entry["name"]),
+        "group": str(entry.get("group") or ""),
+        **{name: float(entry["stats"][name]) for name in ("min", "median", "stddev")},
+        "rounds": int(entry["stats"]["rounds"]),
+        "extra": ", ".join(
+            f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}" for name, value in extra.items()
+        ),
+    }

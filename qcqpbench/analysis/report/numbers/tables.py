@@ -1,22 +1,23 @@
-"""The tables of a report, the same for HTML and Markdown."""
+"""Tables of a report, the same for HTML and Markdown."""
 
 from dataclasses import dataclass, replace
 from typing import Any
 
 from .timing import RATIOS, SECONDS
 
-# Of text in a cell: files may come from anywhere.
+# Results files may come from anywhere, with texts of any length.
 MAX_CELL_CHARACTERS = 2000
-_LEVELS = (*(f"{each}×" for each in RATIOS), *(f"{each:g} s" for each in SECONDS))
-_WITHIN = (
-    "The share of the problems on which the solver is within so many times the least time of any, and within so many "
-    "seconds."
+_PROFILE_COLUMNS = (*(f"{ratio}×" for ratio in RATIOS), *(f"{seconds:g} s" for seconds in SECONDS))
+_PROFILE_NOTE = (
+    "Fraction of the problems that the solver solves within a multiple of the fastest solver's time, and within a "
+    "number of seconds."
 )
+_FALSE_CLAIMS = "false claims: the solver claims a solution, optimality or infeasibility, and verification refutes it."
 
 
 @dataclass(frozen=True)
 class ReportTable:
-    """id: where the page puts it; note: what must be known to read it."""
+    """A table, the id of its place in the page, and a note that explains its columns."""
 
     id: str
     title: str
@@ -25,116 +26,96 @@ class ReportTable:
     note: str = ""
 
 
-class Long(float):
-    """A number of which more than four digits count."""
+class PreciseFloat(float):
+    """A number shown with ten significant digits instead of four."""
 
 
-def show(value: Any) -> str:
-    """A cell: numbers to four digits or ten, nothing for None."""
+def cell_text(value: Any) -> str:
+    """Return the text of a cell, empty for None."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:.10g}" if isinstance(value, Long) else f"{value:.4g}"
+        return f"{value:.10g}" if isinstance(value, PreciseFloat) else f"{value:.4g}"
     text = str(value)
     return text if len(text) <= MAX_CELL_CHARACTERS else f"{text[:MAX_CELL_CHARACTERS]}…"
 
 
 def percent(value: float | None) -> str:
+    """Return a fraction as a percentage, empty for None."""
     if value is None:
         return ""
     return "less than 0.0001 %" if abs(value) < 1e-6 else f"{100 * value:.3g} %"
 
 
 def tables(contents: dict[str, Any]) -> list[ReportTable]:
-    """Those that have rows, in the order of the report."""
-    limits, everywhere = contents["limits_of_solvers"], {each["name"]: each["limits"] for each in contents["solvers"]}
-    found = [
-        _summary(contents, limits),
-        _capacity(contents, limits),
-        _bounds("bounds", "Proved bounds", contents["bounds"]),
-        _growth(contents, limits),
-        _anytime(contents, limits),
-        _targets(contents, limits),
-        _means(contents, limits),
-        _profiles(contents, limits),
-        _pairs(contents),
+    """Return the tables that have rows, in the order of the report."""
+    all_tables = [
+        _summary(contents),
+        _capacity(contents),
+        _bounds("bounds", "Upper bounds", contents["bounds"]),
+        _growth(contents),
+        _anytime(contents),
+        _targets(contents),
+        _means(contents),
+        _profiles(contents),
+        _pairs(contents["profiles"]),
         _general_summary(contents["general"]),
         _general_problems(contents["general"]),
-        _bounds("general-bounds", "Proved bounds on problems that are not max-margin", contents["general_bounds"]),
+        _bounds("general-bounds", "Bounds on general QCQPs", contents["general_bounds"]),
         _general_profiles(contents["general"]),
-        _statuses(contents, everywhere),
-        ReportTable(
-            "messages",
-            "What was said",
-            ("solver", "termination", "runs", "message", "first on"),
-            [(e["solver"], e["termination"], e["runs"], e["message"], e["first"]) for e in contents["messages"]],
-            "Of runs that did not end well or claimed too much; messages that differ only in numbers count as one.",
-        ),
-        ReportTable(
-            "refuted",
-            "Bounds that a point refutes",
-            ("solver", "bound", "problem"),
-            [(e["solver"], e["bound"], e["problem"]) for e in contents["refuted"]],
-            "Counted nowhere else in this report.",
-        ),
-        ReportTable(
-            "settings",
-            "Solvers",
-            ("solver", "all settings", "versions", "limits"),
-            [(e["name"], e["spec"], e["version"], e["limits"]) for e in contents["solvers"]],
-        ),
-        ReportTable(
-            "micro",
-            "pytest-benchmark",
-            ("group", "name", "min s", "median s", "stddev s", "rounds", "further"),
-            [
-                (e["group"], e["name"], e["min"], e["median"], e["stddev"], e["rounds"], e["extra"])
-                for e in contents["micro"]
-            ],
-        ),
+        _statuses(contents),
+        _messages(contents["messages"]),
+        _refuted(contents["refuted"]),
+        _settings(contents["solvers"]),
+        _micro(contents["micro"]),
     ]
-    return [_briefly(table) for table in found if table.rows]
+    return [_without_constant_columns(table) for table in all_tables if table.rows]
 
 
-def _briefly(table: ReportTable) -> ReportTable:
-    """Limits, and a family of problems, that are the same in all rows stand in the note."""
+def _without_constant_columns(table: ReportTable) -> ReportTable:
+    """Return the table with limits and family in its note instead of a column where all rows have the same."""
     for name in ("limits", "family"):
-        place = table.columns.index(name) if name in table.columns else -1
-        if place >= 0 and len({row[place] for row in table.rows}) == 1:
-            columns, *rows = ((*row[:place], *row[place + 1 :]) for row in (table.columns, *table.rows))
-            note = f"{table.note} {name.capitalize()}: {table.rows[0][place]}.".strip()
+        position = table.columns.index(name) if name in table.columns else -1
+        if position >= 0 and len({row[position] for row in table.rows}) == 1:
+            columns, *rows = ((*row[:position], *row[position + 1 :]) for row in (table.columns, *table.rows))
+            note = f"{table.note} {name.capitalize()}: {table.rows[0][position]}.".strip()
             table = replace(table, columns=columns, rows=rows, note=note)
     return table
 
 
-def _summary(contents: dict[str, Any], limits: dict[str, str]) -> ReportTable:
+# --- max-margin tasks ---
+
+
+def _summary(contents: dict[str, Any]) -> ReportTable:
+    limits = contents["limits_of_solvers"]
     return ReportTable(
         "summary",
         "Solvers at a glance",
         ("solver", "problems", "not run", "starts", "runs", "solved", "best known", "no point", "median gap",
-         "largest gap", "gap to bound", "with bound", "false claims", "limits"),
+         "largest gap", "optimality gap", "with bound", "false claims", "limits"),
         [
             (e["solver"], e["problems"], e["missing"], e["starts"], e["runs"], e["solved"], e["best"], e["no_point"],
              e["gap_median"], e["gap_max"], e["gap_bound"], e["bounded"], e["false_claims"], limits[e["solver"]])
             for e in contents["summary"]
         ],
-        "solved: runs with a feasible point, on tasks with a positive margin. best known: problems on which the best "
-        "start is within 0.0001 of the best of all rows, or of the published one; gaps are of the best start too, "
-        "relative to the best known (medians to the least proved bound: of the problems with one), a problem without a "
-        "point at infinity (an empty cell says that the median is). A value below 0.01 counts as 0.01 in the "
-        "denominator. false claims: solved, optimal or infeasible, and a verified point says otherwise. Solvers that "
-        "only prove bounds stand in their own table.",
+        "solved: runs with a positive margin. best known: problems whose best start is within a relative 0.0001 of the "
+        "best known margin, the largest of all rows and of the published one. All gaps are relative and of the best "
+        "start. median gap, largest gap: to the best known margin. optimality gap: median gap to the smallest proved "
+        "upper bound, over the problems with a bound. A problem without a point has an infinite gap; an empty cell is "
+        f"an infinite median. Denominators are at least 0.01. {_FALSE_CLAIMS} Solvers that only prove bounds are in "
+        "the table of upper bounds.",
     )  # fmt: skip
 
 
-def _capacity(contents: dict[str, Any], limits: dict[str, str]) -> ReportTable:
+def _capacity(contents: dict[str, Any]) -> ReportTable:
+    limits = contents["limits_of_solvers"]
     return ReportTable(
         "capacity-data",
         "Margins by load",
-        ("solver", "m", "load", "κ̄ best", "least", "largest", "κ̄ median", "with point", "sets", "positive runs", "runs",
-         "positive sets", "median gap", "gap to bound", "family", "limits"),
+        ("solver", "m", "load", "κ̄ best", "min", "max", "κ̄ median", "with point", "sets", "positive runs", "runs",
+         "positive sets", "median gap", "optimality gap", "family", "limits"),
         [
             (p["solver"], panel["m"], p["load"], *(p["best"] or (None,) * 3), p["median"] and p["median"][0],
              p["with_point"], p["sets"], p["positive_runs"], p["runs"], p["positive_sets"], p["gap_best"],
@@ -142,7 +123,8 @@ def _capacity(contents: dict[str, Any], limits: dict[str, str]) -> ReportTable:
             for panel in contents["capacity"]
             for p in panel["points"]
         ],
-        "Of each pattern set the best (the median) start; then mean, least and largest over sets with a point.",
+        "κ̄ best, min, max: mean, minimum and maximum over the pattern sets with a point, of the best start on each. "
+        "κ̄ median: mean of the median start.",
     )  # fmt: skip
 
 
@@ -150,24 +132,25 @@ def _bounds(id: str, title: str, lines: list[dict[str, Any]]) -> ReportTable:
     return ReportTable(
         id,
         title,
-        ("solver", "problems", "with bound", "least of all", "median gap", "largest gap", "optimum proved", "refuted",
+        ("solver", "problems", "with bound", "tightest", "median gap", "largest gap", "proved optimal", "refuted",
          "median s", "limits"),
         [
             (e["solver"], e["problems"], e["bounded"], e["least"], e["gap_median"], e["gap_max"], e["tight"],
              e["refuted"], e["median"], e["limits"])
             for e in lines
         ],
-        "least of all: problems on which no solver proved a smaller one. Gaps are from the best known answer of any "
-        "solver up to the bound, relative to the bound; optimum proved: problems where that is 0.0001 at most. "
-        "Seconds are of whole runs.",
+        "tightest: problems on which no solver proved a tighter bound. Gaps are between the bound and the best known "
+        "value of any solver, relative to the bound. proved optimal: problems with a gap of at most 0.0001. median s: "
+        "time of a whole run.",
     )  # fmt: skip
 
 
-def _growth(contents: dict[str, Any], limits: dict[str, str]) -> ReportTable:
+def _growth(contents: dict[str, Any]) -> ReportTable:
+    limits = contents["limits_of_solvers"]
     return ReportTable(
         "growth",
-        "Growth with size",
-        ("solver", "part", "size", "at", "exponent", "seconds at size 1", "sizes", "runs at the limit", "family",
+        "Growth of time with size",
+        ("solver", "part", "size", "fixed", "exponent", "seconds at size 1", "sizes", "runs at time limit", "family",
          "limits"),
         [
             (fit["solver"], fit["what"], panel["axis"], panel["at"], fit["exponent"], fit["coefficient"], fit["sizes"],
@@ -175,17 +158,18 @@ def _growth(contents: dict[str, Any], limits: dict[str, str]) -> ReportTable:
             for panel in contents["sizes"]
             for fit in panel["fits"]
         ],
-        "seconds ≈ a·size^exponent, with m at fixed load and with p at fixed m, where the load grows too; least "
-        "squares on the logarithms of the medians, three sizes at least. Runs at the limit count with the limit, so "
-        "that the true growth is larger.",
+        "Fit of seconds ≈ a·size^exponent to the medians, by least squares on logarithms, with three sizes or more. "
+        "The size is m at fixed load, or p at fixed m, where the load grows too. Runs at the time limit count with the "
+        "limit, so the exponent is then underestimated.",
     )  # fmt: skip
 
 
-def _anytime(contents: dict[str, Any], limits: dict[str, str]) -> ReportTable:
+def _anytime(contents: dict[str, Any]) -> ReportTable:
+    limits = contents["limits_of_solvers"]
     return ReportTable(
         "anytime",
-        "Share of the best known margin after some time",
-        ("solver", "m", *(f"{each:g} s" for each in SECONDS), "problems", "family", "limits"),
+        "Fraction of the best known margin against time",
+        ("solver", "m", *(f"{seconds:g} s" for seconds in SECONDS), "problems", "family", "limits"),
         [
             (name, panel["m"], *levels, panel["problems"], panel["variant"], limits[name])
             for panel in contents["anytime"]
@@ -195,58 +179,81 @@ def _anytime(contents: dict[str, Any], limits: dict[str, str]) -> ReportTable:
     )
 
 
-def _targets(contents: dict[str, Any], limits: dict[str, str]) -> ReportTable:
+def _targets(contents: dict[str, Any]) -> ReportTable:
+    limits = contents["limits_of_solvers"]
     return ReportTable(
         "targets",
-        "Time to a share of the best known",
-        ("solver", "share", "runs there", "runs", "problems there", "problems", "not run", "median s",
+        "Time to target",
+        ("solver", "target", "runs reaching it", "runs", "problems reached", "problems", "not run", "median s",
          "mean s, failed 1×", "mean s, failed 3×", "limits"),
         [
             (e["solver"], e["quality"], e["hits"], e["runs"], e["reached"], e["problems"], e["missing"], e["median"],
              e["mean_1"], e["mean_3"], limits[e["solver"]])
             for e in contents["targets"]
         ],
-        "Build included. The median is of the runs that get there; the means are over all problems, of the mean over "
-        "starts, with failed runs at 1× and at 3× their time limit, and what was not run counted as failed.",
+        "target: fraction of the best known margin. Times include the build. median s: over the runs that reach the "
+        "target. mean s: over all problems, of the mean over starts, with failed runs at 1× or 3× their time limit "
+        "(PAR1, PAR3); problems that were not run count as failed.",
     )  # fmt: skip
 
 
-def _means(contents: dict[str, Any], limits: dict[str, str]) -> ReportTable:
+def _means(contents: dict[str, Any]) -> ReportTable:
+    limits = contents["limits_of_solvers"]
     return ReportTable(
         "means",
-        "Shifted geometric means",
-        ("solver", "share", "restarts, common", "1×, common", "3×, common", "restarts, all", "1×, all", "3×, all",
+        "Shifted geometric mean time to target",
+        ("solver", "target", "restarts, common", "1×, common", "3×, common", "restarts, all", "1×, all", "3×, all",
          "limits"),
         [
             (e["solver"], e["quality"], e["common_restarts"], e["common_1"], e["common_3"], e["all_restarts"],
              e["all_1"], e["all_3"], limits[e["solver"]])
             for e in contents["targets"]
         ],
-        f"Seconds to the share of the best known, build included; shift {contents['shift']:g} s. 1×, 3×: of the mean "
-        "over starts, failed runs at 1× or 3× their time limit. restarts: of the expected time of restarts until "
-        f"success, 3× the limit at most and where no start succeeds. common: the {contents['common']} problems that "
-        "all solvers were run on; all: what was not run counts as failed.",
+        f"Seconds to the target, a fraction of the best known margin; build included; shift {contents['shift']:g} s. "
+        "1×, 3×: mean over starts, with failed runs at 1× or 3× their time limit. restarts: expected time of restarts "
+        "until success, at most 3× the time limit, which is also its value if no start succeeds. common: over the "
+        f"{contents['common']} problems that all solvers were run on. all: over all problems; those that were not run "
+        "count as failed.",
     )  # fmt: skip
 
 
-def _profiles(contents: dict[str, Any], limits: dict[str, str]) -> ReportTable:
+def _profiles(contents: dict[str, Any]) -> ReportTable:
+    limits = contents["limits_of_solvers"]
     return ReportTable(
         "profiles",
-        "Profiles in numbers",
-        ("solver", "share", *_LEVELS, "limits"),
+        "Performance and data profiles",
+        ("solver", "target", *_PROFILE_COLUMNS, "limits"),
         [
             (name, profile["quality"], *levels, limits[name])
             for profile in contents["profiles"]
             for name, levels in profile["levels"].items()
         ],
-        _WITHIN,
+        _PROFILE_NOTE,
     )
+
+
+def _pairs(profiles: list[dict[str, Any]]) -> ReportTable:
+    return ReportTable(
+        "pairs",
+        "Pairwise comparison",
+        ("first", "second", *(f"{percent(e['quality'])}: {who}" for e in profiles for who in ("first", "second"))),
+        [
+            (*names[:2], *(curve[0] for pair in same_pair for curve in pair[2:]))
+            for same_pair in zip(*(profile["pairs"] for profile in profiles), strict=True)
+            for names in same_pair[:1]
+        ],
+        "Fraction of the problems on which the first, and the second, solver is the faster of the two to that fraction "
+        "of the best known margin: the performance profile of the pair at ratio 1.",
+    )
+
+
+# --- general QCQPs ---
 
 
 def _general_summary(general: dict[str, Any]) -> ReportTable:
     return ReportTable(
         "general-summary",
-        "Solvers on problems that are not max-margin",
+        "Solvers on general QCQPs",
         ("solver", "problems", "not run", "starts", "runs", "feasible runs", "runs at best known",
          "problems at best known", "new best", "no point", "median gap", "largest gap", "median s", "mean s, restarts",
          "false claims", "limits"),
@@ -256,83 +263,108 @@ def _general_summary(general: dict[str, Any]) -> ReportTable:
              general["limits_of_solvers"][e["solver"]])
             for e in general["summary"]
         ],
-        "best known: the published value, or the best of all rows if there is none. at best known: feasible, and worse "
-        "by 0.0001 of max(1, |best known|) at most; of a problem, the best start counts. new best: better than the "
-        "published value by more than that. Gaps are of the best start, relative to max(1, |best known|), positive if "
-        "it is worse and negative if it is better; a problem without a feasible point is at infinity. median s: of "
-        "whole runs. mean s, restarts: shifted geometric mean over all problems, shift "
-        f"{general['shift']:g} s, of the expected time of restarts until the best known value, 3× the limit at most "
-        "and where no start gets there.",
+        "best known: the published value, or the best of all rows if none is published. at best known: feasible, and "
+        "worse by at most 0.0001·max(1, |best known|); for a problem, the best start counts. new best: better than the "
+        "published value by more than that. Gaps are of the best start, relative to max(1, |best known|), negative if "
+        "it is better; a problem without a feasible point has an infinite gap. median s: time of a whole run. "
+        f"mean s, restarts: shifted geometric mean over all problems, shift {general['shift']:g} s, of the expected "
+        "time of restarts until the best known value, at most 3× the time limit, which is also its value if no start "
+        "succeeds.",
     )  # fmt: skip
 
 
 def _general_problems(general: dict[str, Any]) -> ReportTable:
     return ReportTable(
         "general-problems",
-        "Problems that are not max-margin",
-        ("problem", "variables", "constraints", "sense", "best known", "best found", "gap", "relative gap", "by",
-         "runs there", "feasible runs", "runs", "violation", "relative violation", "proved bound", "median s"),
+        "General QCQPs",
+        ("problem", "variables", "constraints", "sense", "best known", "best found", "gap", "relative gap", "found by",
+         "runs at best known", "feasible runs", "runs", "violation", "relative violation", "proved bound", "median s"),
         [
-            (e["problem"], e["variables"], e["constraints"], e["sense"], _long(e["published"]), _long(e["found"]),
-             e["gap"], e["relative_gap"], ", ".join(e["solvers"]) or None, e["there"], e["feasible"], e["runs"],
-             e["violation"], e["relative_violation"], _long(e["bound"]), e["median"])
+            (e["problem"], e["variables"], e["constraints"], e["sense"], _precise(e["published"]),
+             _precise(e["found"]), e["gap"], e["relative_gap"], ", ".join(e["solvers"]) or None, e["there"],
+             e["feasible"], e["runs"], e["violation"], e["relative_violation"], _precise(e["bound"]), e["median"])
             for e in general["problems"]
         ],
-        "best known: as published; without it, gaps are from the best found. best found: the best feasible point of "
-        "any run, by: the solvers that have it to 0.0001. Gaps are positive if it is worse than the best known and "
-        "negative if it is better; the relative one is over max(1, |best known|). runs there: at the best known to "
-        "0.0001. The violations are of the point found, or, with no feasible one, of the point that misses least; a "
-        "point is feasible if it misses no constraint by more than the suite's tolerance (1e-6 by default), relative "
-        "to max(1, |bound of the constraint|). median s: of whole runs. An empty size: the problem "
-        "cannot be read here.",
+        "best known: the published value; without one, gaps are to the best found. best found: the best feasible point "
+        "of any run. found by: the solvers within 0.0001 of it. Gaps are of the best found, negative if it is better "
+        "than the best known; the relative gap is divided by max(1, |best known|). runs at best known: within 0.0001. "
+        "Violations are of the best found point, or of the least infeasible one if no point is feasible. A point is "
+        "feasible if it violates no constraint by more than 1e-6, or the suite's tolerance if that is smaller, "
+        "relative to max(1, |bound of the constraint|). median s: time of a whole run. Sizes are empty if the problem "
+        "cannot be loaded.",
     )  # fmt: skip
 
 
-def _long(value: float | None) -> Long | None:
-    return None if value is None else Long(value)
+def _precise(value: float | None) -> PreciseFloat | None:
+    return None if value is None else PreciseFloat(value)
 
 
 def _general_profiles(general: dict[str, Any]) -> ReportTable:
     return ReportTable(
         "general-profiles",
-        "Profiles on problems that are not max-margin",
-        ("solver", *_LEVELS, "limits"),
+        "Performance and data profiles on general QCQPs",
+        ("solver", *_PROFILE_COLUMNS, "limits"),
         [
             (name, *levels, general["limits_of_solvers"][name])
             for profile in general["profiles"]
             for name, levels in profile["levels"].items()
         ],
-        _WITHIN,
+        _PROFILE_NOTE,
     )
 
 
-def _pairs(contents: dict[str, Any]) -> ReportTable:
-    profiles = contents["profiles"]
-    return ReportTable(
-        "pairs",
-        "Pairs",
-        ("first", "second", *(f"{percent(e['quality'])}: {who}" for e in profiles for who in ("first", "second"))),
-        [
-            (*names[:2], *(values[0] for pair in same for values in pair[2:]))
-            for same in zip(*(each["pairs"] for each in profiles), strict=True)
-            for names in same[:1]
-        ],
-        "The share of the problems on which the first, and the second, is the faster of the two to that share of the "
-        "best known, from their own profile.",
-    )
+# --- all problems ---
 
 
-def _statuses(contents: dict[str, Any], limits: dict[str, str]) -> ReportTable:
+def _statuses(contents: dict[str, Any]) -> ReportTable:
+    limits = {solver["name"]: solver["limits"] for solver in contents["solvers"]}
     return ReportTable(
         "statuses",
-        "Claimed and verified",
-        ("solver", "claimed", "verified point", "runs", "solved", "false claims", "longest s", "most MB", "meaning",
+        "Claimed termination and verified point",
+        ("solver", "claimed", "verified point", "runs", "solved", "false claims", "longest s", "peak MB", "meaning",
          "limits"),
         [
             (e["solver"], e["termination"], e["point_status"], e["runs"], e["solved"], e["false"], e["seconds"],
              None if e["memory"] is None else round(e["memory"] / 1e6), e["claim"], limits[e["solver"]])
             for e in contents["statuses"]
         ],
-        "false claims: solved, optimal or infeasible, and a verified point says otherwise. most MB: of the process, "
-        "with all that it had loaded before.",
+        f"{_FALSE_CLAIMS} peak MB: of the whole process, modules loaded before the run included.",
     )  # fmt: skip
+
+
+def _messages(messages: list[dict[str, Any]]) -> ReportTable:
+    return ReportTable(
+        "messages",
+        "Messages",
+        ("solver", "termination", "runs", "message", "first problem"),
+        [(e["solver"], e["termination"], e["runs"], e["message"], e["first"]) for e in messages],
+        "Messages of unsuccessful runs and of false claims. Messages that differ only in numbers count as one.",
+    )
+
+
+def _refuted(bounds: list[dict[str, Any]]) -> ReportTable:
+    return ReportTable(
+        "refuted",
+        "Refuted bounds",
+        ("solver", "bound", "problem"),
+        [(e["solver"], e["bound"], e["problem"]) for e in bounds],
+        "A verified point is better than these bounds. They count nowhere else in this report.",
+    )
+
+
+def _settings(solvers: list[dict[str, Any]]) -> ReportTable:
+    return ReportTable(
+        "settings",
+        "Solvers",
+        ("solver", "all settings", "versions", "limits"),
+        [(e["name"], e["spec"], e["version"], e["limits"]) for e in solvers],
+    )
+
+
+def _micro(benchmarks: list[dict[str, Any]]) -> ReportTable:
+    return ReportTable(
+        "micro",
+        "pytest-benchmark",
+        ("group", "name", "min s", "median s", "stddev s", "rounds", "extra info"),
+        [(e["group"], e["name"], e["min"], e["median"], e["stddev"], e["rounds"], e["extra"]) for e in benchmarks],
+    )

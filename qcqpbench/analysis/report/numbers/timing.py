@@ -1,24 +1,29 @@
-"""The numbers of a report that are about time: growth, anytime curves, times to targets, profiles, means."""
+"""Numbers of a report that are about time: growth, anytime curves, times to targets, profiles, means."""
 
 import itertools
 import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from qcqpbench.analysis import metrics
-from qcqpbench.analysis.metrics import Runs
+from qcqpbench.analysis.metrics import PENALTIES, Runs
+from qcqpbench.results.store import Row
 
-_POINTS = 48
-# No load, sorted before all of them.
-_ALL = -math.inf
-# Where tables read the curves.
+_CURVE_POINTS = 48
+_MAX_RATIO = 1e4
+_MIN_LEAST_SECONDS = 1e-9
+# In place of a load; sorted before all loads.
+_ALL_LOADS = -math.inf
+# Levels at which tables read the curves.
 RATIOS = (1, 2, 5, 10, 100)
 SECONDS = (0.01, 0.1, 1, 10, 100)
 Places = Mapping[str, Mapping[str, Any]]
+_BySize = Mapping[int, Mapping[str, Sequence[Row]]]
 
 
 def timing(
@@ -29,188 +34,270 @@ def timing(
     problems: Sequence[str],
     places: Places,
 ) -> dict[str, Any]:
-    """Runs by (solver, problem), the best known score and the time limit of problems, where they stand."""
+    """Return the numbers about time as values for JSON.
+
+    Parameters
+    ----------
+    runs
+        Rows by (solver, problem).
+    best, limits
+        The best known score and the time limit in seconds by problem.
+    solvers, problems
+        The names of the solvers that compete, and the ids of the problems.
+    places
+        Variant, m, load and p by problem.
+    """
+    with_limit = [id for id in problems if id in limits]
     return {
         "sizes": _sizes(runs, solvers, places),
         "anytime": _anytime(runs, best, solvers, problems, places),
-        **_targets(runs, best, limits, solvers, [id for id in problems if id in limits]),
+        **_targets(_Timed(runs, best, limits, solvers, with_limit)),
     }
 
 
-def _sizes(runs: Runs, solvers: Sequence[str], places: Places) -> list[dict[str, Any]]:
-    """Build and solve seconds by size, and how they grow: a panel per variant and load against m, then per m against p.
+# --- growth with size ---
 
-    Only where there are two sizes.
+
+def _sizes(runs: Runs, solvers: Sequence[str], places: Places) -> list[dict[str, Any]]:
+    """Return build and solve seconds by size with fitted power laws, where there are two sizes.
+
+    There is a panel per variant and load against m, and one per variant and m against p.
     """
-    found: dict[tuple[str, str, float], dict[int, dict[str, list[metrics.Row]]]] = defaultdict(
+    panels: dict[tuple[str, str, float], dict[int, dict[str, list[Row]]]] = defaultdict(
         lambda: defaultdict(lambda: defaultdict(list))
     )
     for (name, id), rows in runs.items():
         where = places[id]
         if name in solvers and where["m"] is not None:
-            found[where["variant"], "m", where["load"]][where["m"]][name] += rows
-            found[where["variant"], "p", where["m"]][where["p"]][name] += rows
-    panels = []
-    for (variant, axis, fixed), by_size in sorted(found.items()):
-        if len(by_size) < 2:
-            continue
-        points, fits = [], []
-        for name in solvers:
-            own = [_size_point(name, size, by_size[size][name]) for size in sorted(by_size) if name in by_size[size]]
-            points += own
-            for what in ("build", "solve"):
-                known = [(each["size"], each[what][0]) for each in own if each[what]]
-                if known and (fit := metrics.growth(*zip(*known, strict=True))):
-                    late = sum(each["at_limit"] for each in own) if what == "solve" else 0
-                    fits.append({"solver": name, "what": what, **vars(fit), "at_limit": late})
-        at = f"load {fixed:g}" if axis == "m" else f"m = {fixed}"
-        panels.append({"variant": variant, "axis": axis, "at": at, "points": points, "fits": fits})
-    return panels
+            panels[where["variant"], "m", where["load"]][where["m"]][name] += rows
+            panels[where["variant"], "p", where["m"]][where["p"]][name] += rows
+    return [_size_panel(*panel, by_size, solvers) for panel, by_size in sorted(panels.items()) if len(by_size) >= 2]
 
 
-def _size_point(name: str, size: int, rows: Sequence[metrics.Row]) -> dict[str, Any]:
-    def spread(values: Iterable[float | None]) -> list[float] | None:
-        known = sorted(value for value in values if value is not None)
-        return [statistics.median(known), known[0], known[-1]] if known else None
+def _size_panel(variant: str, axis: str, fixed: float, by_size: _BySize, solvers: Sequence[str]) -> dict[str, Any]:
+    points, fits = [], []
+    for name in solvers:
+        solver_points = [
+            _size_point(name, size, by_size[size][name]) for size in sorted(by_size) if name in by_size[size]
+        ]
+        points += solver_points
+        fits += [fit for phase in ("build", "solve") if (fit := _size_fit(name, phase, solver_points))]
+    at = f"load {fixed:g}" if axis == "m" else f"m = {fixed}"
+    return {"variant": variant, "axis": axis, "at": at, "points": points, "fits": fits}
 
-    late = [row["termination"] == "time_limit" for row in rows]
+
+def _size_fit(name: str, phase: str, points: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Return the power law of a solver's median times in a phase; None with too few sizes."""
+    medians = [(point["size"], point[phase][0]) for point in points if point[phase]]
+    growth = metrics.growth(*zip(*medians, strict=True)) if medians else None
+    if growth is None:
+        return None
+    at_limit = sum(point["at_limit"] for point in points) if phase == "solve" else 0
+    return {"solver": name, "what": phase, **vars(growth), "at_limit": at_limit}
+
+
+def _size_point(name: str, size: int, rows: Sequence[Row]) -> dict[str, Any]:
+    at_limit = [row["termination"] == "time_limit" for row in rows]
     # A killed run took its limit at least.
     solve = [
-        metrics.limit(row) if row["solve_seconds"] is None and over else row["solve_seconds"]
-        for row, over in zip(rows, late, strict=True)
+        metrics.limit(row) if row["solve_seconds"] is None and late else row["solve_seconds"]
+        for row, late in zip(rows, at_limit, strict=True)
     ]
     return {
         "solver": name,
         "size": size,
-        "build": spread(row["build_seconds"] for row in rows),
-        "solve": spread(solve),
+        "build": _median_and_range(row["build_seconds"] for row in rows),
+        "solve": _median_and_range(solve),
         "runs": len(rows),
-        "at_limit": sum(late),
+        "at_limit": sum(at_limit),
     }
+
+
+def _median_and_range(values: Iterable[float | None]) -> list[float] | None:
+    """Return median, least and largest of the values that are not None."""
+    ordered = sorted(value for value in values if value is not None)
+    return [statistics.median(ordered), ordered[0], ordered[-1]] if ordered else None
+
+
+# --- margins against time ---
 
 
 def _anytime(
     runs: Runs, best: Mapping[str, float], solvers: Sequence[str], problems: Sequence[str], places: Places
 ) -> list[dict[str, Any]]:
-    """Margins against seconds, over problems whose best known one is positive; what has no point yet has 0.
+    """Return margins against seconds, over the tasks whose best known margin is positive.
 
-    A panel per variant and m: the share of the best known, on average over all loads; and one per load: the mean κ̄. A
-    problem that a solver was not run on counts 0.
+    There is a panel per variant and m with the mean share of the best known over all loads, and one per load with the
+    mean κ̄. A run without a point yet counts 0, and so does a problem that a solver was not run on.
     """
     panels: dict[tuple[str, int, float], list[str]] = defaultdict(list)
     tasks = {id for (_, id), rows in runs.items() if any(row["margin"] is not None for row in rows)}
     for id in problems:
         where = places[id]
         if id in tasks and best.get(id, 0.0) > 0 and where["m"] is not None:
-            for load in (_ALL, where["load"]):
+            for load in (_ALL_LOADS, where["load"]):
                 panels[where["variant"], where["m"], load].append(id)
-    found = []
-    for (variant, m, load), ids in sorted(panels.items()):
-        here = [row for name in solvers for id in ids for row in runs.get((name, id), ())]
-        begun = [float(row["build_seconds"] or 0) + row["trace"][0][0] for row in here if row.get("trace")]
-        times = _grid([*begun, *map(metrics.seconds, here)])
-        goals = {id: 1.0 if load == _ALL else best[id] for id in ids}
-        curves, levels = {}, {}
-        for name in solvers:
-            own = [id for id in ids if (name, id) in runs]
-            if own:
-                shares = [
-                    goals[id] * np.array(metrics.quality_at(runs[name, id], best[id], [*times, *SECONDS])) for id in own
-                ]
-                mean = _short(np.sum(shares, axis=0) / len(ids))
-                curves[name], levels[name] = mean[: len(times)], mean[len(times) :]
-        panel = {"variant": variant, "m": m, "load": None if load == _ALL else load, "problems": len(ids)}
-        found.append(
-            {**panel, "best": statistics.fmean(goals.values()), "seconds": times, "curves": curves, "levels": levels}
-        )
-    return found
+    return [_anytime_panel(runs, best, solvers, *panel, ids) for panel, ids in sorted(panels.items())]
 
 
-def _targets(
+def _anytime_panel(
     runs: Runs,
     best: Mapping[str, float],
-    limits: Mapping[str, float],
     solvers: Sequence[str],
-    problems: Sequence[str],
+    variant: str,
+    m: int,
+    load: float,
+    ids: Sequence[str],
 ) -> dict[str, Any]:
-    """For each quality: how often and how fast it is reached, with shifted geometric means, and the profiles."""
-    common = [id for id in problems if all((name, id) in runs for name in solvers)]
-    tables, profiles = [], []
-    wanted = {
-        quality: {id: metrics.target(best[id], quality) if id in best else math.inf for id in problems}
-        for quality in metrics.QUALITIES
+    rows = [row for name in solvers for id in ids for row in runs.get((name, id), ())]
+    first = [float(row["build_seconds"] or 0) + row["trace"][0][0] for row in rows if row.get("trace")]
+    times = _grid([*first, *map(metrics.seconds, rows)])
+    goals = {id: 1.0 if load == _ALL_LOADS else best[id] for id in ids}
+    curves, levels = {}, {}
+    for name in solvers:
+        shares = [
+            goals[id] * np.array(metrics.quality_at(runs[name, id], best[id], [*times, *SECONDS]))
+            for id in ids
+            if (name, id) in runs
+        ]
+        if shares:
+            mean = _rounded(np.sum(shares, axis=0) / len(ids))
+            curves[name], levels[name] = mean[: len(times)], mean[len(times) :]
+    return {
+        "variant": variant,
+        "m": m,
+        "load": None if load == _ALL_LOADS else load,
+        "problems": len(ids),
+        "best": statistics.fmean(goals.values()),
+        "seconds": times,
+        "curves": curves,
+        "levels": levels,
     }
-    expected = {
-        quality: {
-            name: {id: metrics.expected_seconds(runs[name, id], goal[id]) for id in problems if (name, id) in runs}
-            for name in solvers
-        }
-        for quality, goal in wanted.items()
-    }
-    shift = metrics.fitting_shift(time for own in expected.values() for each in own.values() for time in each.values())
-    for quality, goal in wanted.items():
-        times = expected[quality]
-        for name in solvers:
-            rows = [(row, id) for id in problems for row in runs.get((name, id), ())]
-            hits = [time for row, id in rows if math.isfinite(time := metrics.seconds_to(row, goal[id]))]
-            line = {
-                "quality": quality,
-                "solver": name,
-                "runs": len(rows),
-                "hits": len(hits),
-                "problems": len(problems),
-                "reached": sum(map(math.isfinite, times[name].values())),
-                "missing": sum((name, id) not in runs for id in problems),
-                "median": statistics.median(hits) if hits else None,
+
+
+# --- times to targets ---
+
+
+@dataclass(frozen=True)
+class _Timed:
+    """The runs on the problems that have a time limit, see `timing`."""
+
+    runs: Runs
+    best: Mapping[str, float]
+    limits: Mapping[str, float]
+    solvers: Sequence[str]
+    problems: Sequence[str]
+
+    def of(self, solver: str, id: str) -> Sequence[Row]:
+        return self.runs.get((solver, id), ())
+
+    def wanted(self, quality: float) -> dict[str, float]:
+        """Return the score that counts as that share of the best known by problem."""
+        return {id: metrics.target(self.best[id], quality) if id in self.best else math.inf for id in self.problems}
+
+    def expected_seconds(self, wanted: Mapping[str, float]) -> dict[str, dict[str, float]]:
+        """Return the expected time of restarts until the wanted scores, by solver and problem."""
+        return {
+            name: {
+                id: metrics.expected_seconds(self.of(name, id), wanted[id])
+                for id in self.problems
+                if (name, id) in self.runs
             }
-            for scope, ids in (("all", problems), ("common", common)):
-                for penalty in metrics.PENALTIES:
-                    values = [
-                        metrics.penalized_seconds(runs.get((name, id), ()), goal[id], limits[id], penalty) for id in ids
-                    ]
-                    line[f"{scope}_{penalty}"] = metrics.shifted_geometric_mean(values, shift) if values else None
-                    if scope == "all":
-                        line[f"mean_{penalty}"] = statistics.fmean(values) if values else None
-                worst = metrics.PENALTIES[-1]
-                values = [metrics.restart_seconds(runs.get((name, id), ()), goal[id], limits[id], worst) for id in ids]
-                line[f"{scope}_restarts"] = metrics.shifted_geometric_mean(values, shift) if values else None
-            tables.append(line)
-        profiles.append(profile(quality, times, problems))
-    return {"shift": shift, "common": len(common), "targets": tables, "profiles": profiles}
+            for name in self.solvers
+        }
+
+
+def _targets(timed: _Timed) -> dict[str, Any]:
+    """Return for each quality how often and how fast solvers reach it, and their profiles."""
+    common = [id for id in timed.problems if all((name, id) in timed.runs for name in timed.solvers)]
+    wanted = {quality: timed.wanted(quality) for quality in metrics.QUALITIES}
+    expected = {quality: timed.expected_seconds(scores) for quality, scores in wanted.items()}
+    shift = metrics.fitting_shift(
+        time for by_solver in expected.values() for times in by_solver.values() for time in times.values()
+    )
+    lines = []
+    for quality, scores in wanted.items():
+        for name in timed.solvers:
+            line = {"quality": quality, "solver": name, **_hits(timed, name, scores, expected[quality][name])}
+            for scope, ids in (("all", timed.problems), ("common", common)):
+                line |= _means(timed, name, scores, scope, ids, shift)
+            lines.append(line)
+    profiles = [profile(quality, times, timed.problems) for quality, times in expected.items()]
+    return {"shift": shift, "common": len(common), "targets": lines, "profiles": profiles}
+
+
+def _hits(timed: _Timed, name: str, wanted: Mapping[str, float], expected: Mapping[str, float]) -> dict[str, Any]:
+    """Return how many runs of a solver reach the wanted scores, on how many problems, and their median time."""
+    rows = [(row, id) for id in timed.problems for row in timed.of(name, id)]
+    times = [time for row, id in rows if math.isfinite(time := metrics.seconds_to(row, wanted[id]))]
+    return {
+        "runs": len(rows),
+        "hits": len(times),
+        "problems": len(timed.problems),
+        "reached": sum(map(math.isfinite, expected.values())),
+        "missing": sum((name, id) not in timed.runs for id in timed.problems),
+        "median": statistics.median(times) if times else None,
+    }
+
+
+def _means(
+    timed: _Timed, name: str, wanted: Mapping[str, float], scope: str, ids: Sequence[str], shift: float
+) -> dict[str, float | None]:
+    """Return means of a solver's times over some problems: shifted geometric, and over all problems plain ones."""
+    means: dict[str, float | None] = {}
+    for penalty in PENALTIES:
+        times = [metrics.penalized_seconds(timed.of(name, id), wanted[id], timed.limits[id], penalty) for id in ids]
+        means[f"{scope}_{penalty}"] = metrics.shifted_geometric_mean(times, shift) if times else None
+        if scope == "all":
+            means[f"mean_{penalty}"] = statistics.fmean(times) if times else None
+    times = [metrics.restart_seconds(timed.of(name, id), wanted[id], timed.limits[id], PENALTIES[-1]) for id in ids]
+    means[f"{scope}_restarts"] = metrics.shifted_geometric_mean(times, shift) if times else None
+    return means
+
+
+# --- profiles ---
 
 
 def profile(quality: float, times: metrics.Times, problems: Sequence[str]) -> dict[str, Any]:
-    finite = [time for own in times.values() for time in own.values() if math.isfinite(time)]
-    spread = max(finite) / max(min(finite), 1e-9) if finite else 1.0
-    ratios = [float(f"{each:.4g}") for each in np.geomspace(1, max(10.0, min(1e4, spread)), _POINTS)]
+    """Return performance and data profiles of times by solver and problem: of all solvers, and of each pair."""
+    finite = [time for by_problem in times.values() for time in by_problem.values() if math.isfinite(time)]
+    spread = max(finite) / max(min(finite), _MIN_LEAST_SECONDS) if finite else 1.0
+    ratios = _short(np.geomspace(1, max(10.0, min(_MAX_RATIO, spread)), _CURVE_POINTS))
     budgets = _grid(finite)
 
-    def shares(names: Sequence[str], at: Sequence[float] = ratios) -> dict[str, list[float]]:
-        found = metrics.performance_profile({name: times[name] for name in names}, problems, at)
-        return {name: _short(values) for name, values in found.items()}
+    def performance(names: Sequence[str], at: Sequence[float] = ratios) -> dict[str, list[float]]:
+        shares = metrics.performance_profile({name: times[name] for name in names}, problems, at)
+        return {name: _rounded(values) for name, values in shares.items()}
 
-    def within(at: Sequence[float]) -> dict[str, list[float]]:
-        return {name: _short(values) for name, values in metrics.data_profile(times, problems, at).items()}
+    def data(at: Sequence[float]) -> dict[str, list[float]]:
+        return {name: _rounded(values) for name, values in metrics.data_profile(times, problems, at).items()}
 
     names = list(times)
+    within = data(SECONDS)
     return {
         "quality": quality,
         "ratios": ratios,
-        "all": shares(names),
-        "pairs": [[a, b, *shares([a, b]).values()] for a, b in itertools.combinations(names, 2)],
+        "all": performance(names),
+        "pairs": [[a, b, *performance([a, b]).values()] for a, b in itertools.combinations(names, 2)],
         "budgets": budgets,
-        "data": within(budgets),
-        "levels": {name: [*values, *within(SECONDS)[name]] for name, values in shares(names, RATIOS).items()},
+        "data": data(budgets),
+        "levels": {name: [*values, *within[name]] for name, values in performance(names, RATIOS).items()},
     }
 
 
 def _grid(values: Iterable[float]) -> list[float]:
-    """Levels evenly spread in logarithms around the finite values."""
+    """Return levels evenly spread in logarithms around the finite positive values."""
     finite = [value for value in values if math.isfinite(value) and value > 0]
     if not finite:
         return []
-    return [float(f"{each:.4g}") for each in np.geomspace(min(finite) * 0.9, max(finite) * 1.1, _POINTS)]
+    return _short(np.geomspace(min(finite) * 0.9, max(finite) * 1.1, _CURVE_POINTS))
 
 
 def _short(values: Iterable[float]) -> list[float]:
+    """Return values with four significant digits."""
+    return [float(f"{value:.4g}") for value in values]
+
+
+def _rounded(values: Iterable[float]) -> list[float]:
+    """Return values with four decimals."""
     return [round(float(value), 4) for value in values]

@@ -1,4 +1,4 @@
-"""The report in a few sentences, with the numbers they rest on."""
+"""A report in a few sentences."""
 
 import math
 from collections import Counter
@@ -9,205 +9,248 @@ from qcqpbench.analysis import metrics
 
 from .tables import percent
 
-_QUALITY = 0.95
-# Solvers that a sentence names.
-_NAMED = 4
+_TARGET = 0.95
+# Longer enumerations are cut off.
+_MAX_NAMED = 4
 
 
 def verdict(contents: dict[str, Any]) -> list[str]:
-    """Who finds the largest margins, who is fastest to a given quality, who fails where: nine sentences at most, and
-    five on problems that are not max-margin."""
+    """Return at most nine sentences on margins, bounds, times and failures, and at most six on general QCQPs."""
     margins, general = contents["summary"], contents["general"]["summary"]
-    said = [_best(contents), *_theory(contents["capacity"])] if margins else []
-    said += _bounds(contents["bounds"], "Bounds")
+    sentences = [_largest_margins(contents), *_theory(contents["capacity"])] if margins else []
+    sentences += _bounds(contents["bounds"], "Upper bounds")
     if margins:
-        fastest = [line for line in contents["targets"] if line["quality"] == _QUALITY]
-        said += [_fastest(fastest, contents), _failures(contents)]
-    said += _general(contents["general"], contents["tasks"] > 0) if general else []
-    said += _bounds(contents["general_bounds"], "Bounds on problems that are not max-margin")
-    said += _unknown(contents["unknown_sense"])
-    said += [*_claims(contents), *_missing(contents)]
-    said += [_limits(contents)] if margins or general else []
-    said += [f"Rows left out: {contents['left_out']}."] if contents["left_out"] else []
-    said += _micro(contents["micro"])
-    return said or ["No solver was run."]
+        sentences += [_fastest(contents), _failures(contents)]
+    if general:
+        sentences += _general(contents["general"], beside_tasks=contents["tasks"] > 0)
+    sentences += _bounds(contents["general_bounds"], "Bounds on general QCQPs")
+    sentences += _unranked(contents["unknown_sense"])
+    sentences += [*_false_claims(contents), *_not_run(contents)]
+    sentences += [_limits(contents)] if margins or general else []
+    sentences += [f"Rows left out: {contents['left_out']}."] if contents["left_out"] else []
+    sentences += _micro(contents["micro"])
+    return sentences or ["No solver was run."]
 
 
-def _some(parts: Sequence[str], joint: str = ", ") -> str:
-    """The first of them, and how many more there are."""
-    shown = parts if len(parts) <= _NAMED + 1 else [*parts[:_NAMED], f"{len(parts) - _NAMED} more"]
-    return joint.join(shown)
+def _enumerate(parts: Sequence[str], separator: str = ", ") -> str:
+    """Join the first few parts and say how many more there are."""
+    shown = parts if len(parts) <= _MAX_NAMED + 1 else [*parts[:_MAX_NAMED], f"{len(parts) - _MAX_NAMED} more"]
+    return separator.join(shown)
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" + ("" if number == 1 else "s")
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
-def _best(contents: dict[str, Any]) -> str:
-    order = sorted(contents["summary"], key=lambda line: (-line["best"], _last(line["gap_median"]), line["solver"]))
+def _or_infinity(value: float | None) -> float:
+    return math.inf if value is None else value
+
+
+def _with_gap(line: dict[str, Any]) -> str:
+    return "" if line["gap_median"] is None else f" with a median gap of {percent(line['gap_median'])}"
+
+
+# --- max-margin tasks ---
+
+
+def _largest_margins(contents: dict[str, Any]) -> str:
+    def rank(line: dict[str, Any]) -> tuple[int, float, str]:
+        return -line["best"], _or_infinity(line["gap_median"]), line["solver"]
+
+    order = sorted(contents["summary"], key=rank)
     most = order[0]["best"]
     if not most:
-        gap = order[0]["gap_median"]
-        told = "" if gap is None else f"; nearest is {order[0]['solver']}, with a median gap of {percent(gap)}"
-        return f"No solver reaches a best known answer{told}."
-    first = [f"{line['solver']} ({_count(line['starts'], 'start')})" for line in order if line["best"] == most]
+        closest = "" if order[0]["gap_median"] is None else f"; closest is {order[0]['solver']}{_with_gap(order[0])}"
+        return f"No solver reaches the best known margin of any problem{closest}."
+    names = [f"{line['solver']} ({_count(line['starts'], 'start')})" for line in order]
+    first = [name for name, line in zip(names, order, strict=True) if line["best"] == most]
     verb = "finds" if len(first) == 1 else "find"
     problems = _count(contents["tasks"], "problem")
-    text = f"{_some(first)} {verb} the largest margins: the best known on {most} of {problems}"
-    others = [
-        f"{line['solver']} ({_count(line['starts'], 'start')}) on {line['best']}"
-        + ("" if line["gap_median"] is None else f" with a median gap of {percent(line['gap_median'])}")
-        for line in order[len(first) :]
-    ]
-    return text + (f"; next {', '.join(others[:2])}" if others else "") + "."
+    text = f"{_enumerate(first)} {verb} the largest margins: the best known on {most} of {problems}"
+    others = [f"{name} on {line['best']}{_with_gap(line)}" for name, line in zip(names, order, strict=True)]
+    following = others[len(first) : len(first) + 2]
+    return text + (f"; next {', '.join(following)}" if following else "") + "."
 
 
 def _theory(panels: list[dict[str, Any]]) -> list[str]:
-    """At the largest size, what theory predicts and the best solver reaches, at the least load and the largest."""
-    for panel in sorted(panels, key=lambda each: -each["m"]):
+    """Compare the best solver with theory at the largest m, at the smallest and the largest load."""
+    for panel in sorted(panels, key=lambda panel: -panel["m"]):
         best: dict[float, float] = {}
         for point in panel["points"]:
             load = point["load"]
             if point["best"] and load in panel["predicted"]:
                 best[load] = max(point["best"][0], best.get(load, -math.inf))
         if best:
-            said = "; ".join(
+            values = "; ".join(
                 f"κ̄ = {round(best[load], 3) + 0:.3f} at load {load:g}, theory {panel['predicted'][load]:.3f}"
                 for load in sorted({min(best), max(best)})
             )
-            return [f"Largest margins against theory, m = {panel['m']}: {said}."]
+            return [f"Largest margins against theory, m = {panel['m']}: {values}."]
     return []
 
 
-def _bounds(found: list[dict[str, Any]], title: str) -> list[str]:
-    lines = sorted((line for line in found if line["bounded"]), key=lambda line: (-line["bounded"], line["solver"]))
-    told = [
-        f"{line['solver']} on {line['bounded']} of {_count(line['problems'], 'problem')}, median gap from the best "
-        f"known {percent(line['gap_median'])}, optimum proved on {line['tight']}"
+def _bounds(lines: list[dict[str, Any]], title: str) -> list[str]:
+    order = sorted((line for line in lines if line["bounded"]), key=lambda line: (-line["bounded"], line["solver"]))
+    parts = [
+        f"{line['solver']} on {line['bounded']} of {_count(line['problems'], 'problem')}, median gap to the best "
+        f"known {percent(line['gap_median'])}, optimality proved on {line['tight']}"
+        for line in order
+    ]
+    return [f"{title}: {_enumerate(parts, '; ')}."] if parts else []
+
+
+def _fastest(contents: dict[str, Any]) -> str:
+    scope, count = ("common", contents["common"]) if contents["common"] else ("all", contents["tasks"])
+    lines = [line for line in contents["targets"] if line["quality"] == _TARGET and line["hits"]]
+    if not lines:
+        return f"No run reaches {percent(_TARGET)} of the best known margin of any problem."
+    lines.sort(key=lambda line: _or_infinity(line[f"{scope}_restarts"]))
+    times = [
+        f"{line['solver']} {line[f'{scope}_restarts']:.3g} s ({line['reached']} of {line['problems']})"
         for line in lines
     ]
-    return [f"{title}: {_some(told, '; ')}."] if told else []
-
-
-def _fastest(lines: list[dict[str, Any]], contents: dict[str, Any]) -> str:
-    scope, count = ("common", contents["common"]) if contents["common"] else ("all", contents["tasks"])
-    order = sorted((line for line in lines if line["hits"]), key=lambda line: _last(line[f"{scope}_restarts"]))
-    if not order:
-        return f"No run reaches {percent(_QUALITY)} of a best known answer."
-    told = _some([f"{e['solver']} {e[f'{scope}_restarts']:.3g} s ({e['reached']} of {e['problems']})" for e in order])
-    which = f"the {_count(count, 'problem')} all were run on" if scope == "common" else "all problems"
+    which = f"the {_count(count, 'problem')} all solvers were run on" if scope == "common" else "all problems"
     return (
-        f"Fastest to {percent(_QUALITY)} of the best known (and on how many problems ever): {told}; shifted geometric "
-        f"means over {which}, shift {contents['shift']:g} s, build included, restarts until success, failure at "
-        f"{metrics.PENALTIES[-1]}× the time limit."
+        f"Fastest to {percent(_TARGET)} of the best known margin (problems on which it is reached): "
+        f"{_enumerate(times)}; {_mean_in_words(contents['shift'])}, over {which}."
+    )
+
+
+def _mean_in_words(shift: float) -> str:
+    return (
+        f"shifted geometric means of the expected time with restarts, shift {shift:g} s, build included, failures at "
+        f"{metrics.PENALTIES[-1]}× the time limit"
     )
 
 
 def _failures(contents: dict[str, Any]) -> str:
-    none = contents["unsolved"]
-    text = ""
-    if none["problems"]:
-        text = f"No run has a positive margin on {_where(none)}. "
+    unsolved = contents["unsolved"]
+    text = f"No run has a positive margin on {_location(unsolved)}. " if unsolved["problems"] else ""
     lines = [(line["solver"], line["failed"]) for line in contents["summary"] if line["failed"]["runs"]]
     if not lines:
-        other = "other " if text else ""
-        if contents["general"]["problems"]:
-            return f"{text}Every {other}run on a max-margin task gave a positive margin."
-        return f"{text}Every {other}run gave a feasible point, on tasks with a positive margin."
+        task = " on a max-margin task" if contents["general"]["problems"] else ""
+        return f"{text}Every {'other ' if text else ''}run{task} has a positive margin."
     lines.sort(key=lambda line: (-line[1]["runs"] / line[1]["of"], line[0]))
-    told = [
-        f"{name} {failed['runs']} of {failed['of']} on {_where(failed['where'])} "
-        f"({', '.join(f'{n} {way}' for way, n in failed['ways'].items())})"
+    parts = [
+        f"{name} {failed['runs']} of {failed['of']} on {_location(failed['where'])} "
+        f"({', '.join(f'{count} {termination}' for termination, count in failed['ways'].items())})"
         for name, failed in lines
     ]
-    return f"{text}Runs that fail where others succeed: {_some(told, '; ')}."
+    return f"{text}Runs that fail where others succeed: {_enumerate(parts, '; ')}."
 
 
-def _where(found: dict[str, Any]) -> str:
-    low, high = found["loads"] or (None, None)
+def _location(where: dict[str, Any]) -> str:
+    low, high = where["loads"] or (None, None)
     loads = "" if low is None else f", load {low:g}" if low == high else f", loads {low:g} to {high:g}"
-    return _count(found["problems"], "problem") + loads
+    return _count(where["problems"], "problem") + loads
 
 
-def _general(found: dict[str, Any], beside_tasks: bool) -> list[str]:
-    """Who reaches the best known values, who finds better ones, how fast, and who finds no feasible point."""
-    order = sorted(found["summary"], key=lambda line: (-line["reached"], _last(line["gap_median"]), line["solver"]))
-    where = " on problems that are not max-margin" if beside_tasks else ""
-    told = [
-        f"{line['solver']} ({_count(line['starts'], 'start')}) {line['reached']} of {len(found['problems'])}"
-        + ("" if line["gap_median"] is None else f" with a median gap of {percent(line['gap_median'])}")
-        for line in order
+# --- general QCQPs ---
+
+
+def _general(general: dict[str, Any], beside_tasks: bool) -> list[str]:
+    """Return sentences on best known values reached and improved, on times, and on runs without a feasible point."""
+    where = " on general QCQPs" if beside_tasks else ""
+    return [
+        _reached(general, where),
+        *_improved(general["problems"]),
+        *_fastest_general(general, where),
+        *_infeasible(general["summary"], where),
     ]
-    said = [f"Best known values reached{where}, to 0.0001 of max(1, |value|): {_some(told)}."]
-    better = [
-        f"{each['found']:.10g} on {each['problem']} by {_some(each['solvers'])}, was {each['published']:.10g}"
-        for each in found["problems"]
-        if each["record"]
+
+
+def _general_order(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(lines, key=lambda line: (-line["reached"], _or_infinity(line["gap_median"]), line["solver"]))
+
+
+def _reached(general: dict[str, Any], where: str) -> str:
+    parts = [
+        f"{line['solver']} ({_count(line['starts'], 'start')}) {line['reached']} of {len(general['problems'])}"
+        f"{_with_gap(line)}"
+        for line in _general_order(general["summary"])
     ]
-    said += [f"Better than the best known value: {_some(better, '; ')}."] if better else []
-    fast = [line for line in found["summary"] if line["reached"]]
-    fast.sort(key=lambda line: _last(line["restarts"]))
-    if len(fast) > 1:
-        told = [f"{line['solver']} {line['restarts']:.3g} s" for line in fast]
-        said.append(
-            f"Fastest to them: {_some(told)}; shifted geometric means, shift {found['shift']:g} s, build included, "
-            f"restarts until success, failure at {metrics.PENALTIES[-1]}× the time limit."
-        )
-    failed = [f"{e['solver']} {e['runs'] - e['feasible']} of {e['runs']}" for e in order if e["feasible"] < e["runs"]]
-    if failed:
-        said.append(f"Runs without a feasible point{' there' if beside_tasks else ''}: {_some(failed)}.")
-    elif not beside_tasks:
-        said.append("Every run gave a feasible point.")
-    return said
+    return f"Best known values reached{where}, to within 0.0001·max(1, |value|): {_enumerate(parts)}."
 
 
-def _unknown(names: list[str]) -> list[str]:
-    count, own = _count(len(names), "problem"), "its" if len(names) == 1 else "their"
-    why = f"cannot be read here, and {own} old rows do not say whether more is better"
-    return [f"No gaps, no ranks on {count} that {why}: {_some(names)}."] if names else []
+def _improved(problems: list[dict[str, Any]]) -> list[str]:
+    parts = [
+        f"{line['found']:.10g} on {line['problem']} by {_enumerate(line['solvers'])}, previously "
+        f"{line['published']:.10g}"
+        for line in problems
+        if line["record"]
+    ]
+    return [f"New best known values: {_enumerate(parts, '; ')}."] if parts else []
 
 
-def _claims(contents: dict[str, Any]) -> list[str]:
-    wrong: Counter[str] = Counter()
-    for each in contents["statuses"]:
-        wrong[each["solver"]] += each["false"]
-    told = [f"{name} {count}" for name, count in wrong.items() if count]
-    text = f"Claims that a verified point refutes: {_some(told)}. " if told else ""
-    names = sorted({each["solver"] for each in contents["refuted"]})
+def _fastest_general(general: dict[str, Any], where: str) -> list[str]:
+    lines = sorted(
+        (line for line in general["summary"] if line["reached"]), key=lambda line: _or_infinity(line["restarts"])
+    )
+    if len(lines) < 2:
+        return []
+    times = [f"{line['solver']} {line['restarts']:.3g} s" for line in lines]
+    return [f"Fastest to the best known value{where}: {_enumerate(times)}; {_mean_in_words(general['shift'])}."]
+
+
+def _infeasible(lines: list[dict[str, Any]], where: str) -> list[str]:
+    parts = [
+        f"{line['solver']} {line['runs'] - line['feasible']} of {line['runs']}"
+        for line in _general_order(lines)
+        if line["feasible"] < line["runs"]
+    ]
+    if parts:
+        return [f"Runs without a feasible point{where}: {_enumerate(parts)}."]
+    return [] if where else ["Every run has a feasible point."]
+
+
+# --- all problems ---
+
+
+def _unranked(problems: list[str]) -> list[str]:
+    if not problems:
+        return []
+    verb, pronoun, possessive = ("is", "it", "its") if len(problems) == 1 else ("are", "they", "their")
+    why = f"{pronoun} cannot be loaded, and {possessive} rows do not store the sense"
+    return [f"{_count(len(problems), 'problem')} {verb} not ranked because {why}: {_enumerate(problems)}."]
+
+
+def _false_claims(contents: dict[str, Any]) -> list[str]:
+    counts: Counter[str] = Counter()
+    for line in contents["statuses"]:
+        counts[line["solver"]] += line["false"]
+    claims = [f"{name} {count}" for name, count in counts.items() if count]
+    text = f"Claims refuted by verification: {_enumerate(claims)}. " if claims else ""
+    names = sorted({bound["solver"] for bound in contents["refuted"]})
     if names:
-        text += f"Bounds that a feasible point refutes: {len(contents['refuted'])}, by {_some(names)}."
+        text += f"Bounds refuted by a verified point: {len(contents['refuted'])}, by {_enumerate(names)}."
     return [text.strip()] if text else []
 
 
-def _missing(contents: dict[str, Any]) -> list[str]:
+def _not_run(contents: dict[str, Any]) -> list[str]:
     text = ""
-    for lines, count, which in (
+    for lines, count, noun in (
         (contents["summary"], contents["tasks"], "problems"),
-        (contents["general"]["summary"], len(contents["general"]["problems"]), "problems that are not max-margin"),
+        (contents["general"]["summary"], len(contents["general"]["problems"]), "general QCQPs"),
     ):
         missing = [f"{line['solver']} on {line['missing']}" for line in lines if line["missing"]]
-        text += f"Not run: {_some(missing)} of {count} {which}. " if missing else ""
-    skipped = [each["name"] for each in contents["solvers"] if not each["ran"]]
-    text += f"Could not run here: {_some(skipped)}." if skipped else ""
+        text += f"Not run: {_enumerate(missing)} of {count} {noun}. " if missing else ""
+    skipped = [solver["name"] for solver in contents["solvers"] if not solver["ran"]]
+    text += f"Skipped because unavailable: {_enumerate(skipped)}." if skipped else ""
     return [text.strip()] if text else []
 
 
 def _limits(contents: dict[str, Any]) -> str:
-    by_limits: dict[str, list[str]] = {}
-    for each in contents["solvers"]:
-        by_limits.setdefault(each["limits"], []).append(each["name"])
-    if len(by_limits) == 1:
-        text = f"All within the same limits: {next(iter(by_limits))}."
+    names_by_limits: dict[str, list[str]] = {}
+    for solver in contents["solvers"]:
+        names_by_limits.setdefault(solver["limits"], []).append(solver["name"])
+    if len(names_by_limits) == 1:
+        text = f"All runs have the same limits: {next(iter(names_by_limits))}."
     else:
-        told = _some([f"{limits}: {_some(names)}" for limits, names in by_limits.items()], "; ")
-        text = f"Limits differ, so times and failures do not compare one to one: {told}."
-    processors = {str(each["facts"].get("cpu")) for each in contents["machines"]}
-    return text + (f" Times are of {len(processors)} kinds of CPU and do not compare." if len(processors) > 1 else "")
+        parts = [f"{limits}: {_enumerate(names)}" for limits, names in names_by_limits.items()]
+        text = f"Limits differ, so times and failures are not directly comparable: {_enumerate(parts, '; ')}."
+    processors = {str(machine["facts"].get("cpu")) for machine in contents["machines"]}
+    return text + (f" Times are from {len(processors)} CPU models and not comparable." if len(processors) > 1 else "")
 
 
-def _micro(found: list[dict[str, Any]]) -> list[str]:
-    return [f"pytest-benchmark: {_count(len(found), 'benchmark')}, in the last table."] if found else []
-
-
-def _last(value: float | None) -> float:
-    return math.inf if value is None else value
+def _micro(benchmarks: list[dict[str, Any]]) -> list[str]:
+    return [f"pytest-benchmark: {_count(len(benchmarks), 'benchmark')}, in the last table."] if benchmarks else []
