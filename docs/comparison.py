@@ -1,4 +1,4 @@
-"""Runs the comparison of docs/comparison.md and prints its table. Resumes: what is in the results file is kept.
+"""Run the comparison of docs/comparison.md and print its table. Runs that are in the results file are kept.
 
 python docs/comparison.py run [SOLVER…]     run what is missing, one run at a time, 120 s each at most
 python docs/comparison.py table             print the table in Markdown
@@ -16,7 +16,7 @@ from qcqpbench.run.attempt import random_start
 from qcqpbench.run.isolation.worker import Worker
 
 RESULTS = Path(__file__).parent / "results" / "comparison.jsonl"
-TIME_LIMIT = 120.0
+TIME_LIMIT_SECONDS = 120.0
 LOADS = (0.5, 1, 2, 3)
 SEEDS = (0, 1, 2)
 SOLVERS = {
@@ -32,12 +32,13 @@ SOLVERS = {
 }
 
 
-def rows() -> list[dict[str, Any]]:
+def read_rows() -> list[dict[str, Any]]:
     return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
 
 
 def run(chosen: list[str]) -> None:
-    done = {(row["label"], row["load"], row["seed"]) for row in rows()}
+    """Run what is missing of the chosen solvers, all by default, and append it to the results file."""
+    done = {(row["label"], row["load"], row["seed"]) for row in read_rows()}
     with Worker() as worker:
         for load in LOADS:
             for label in chosen or SOLVERS:
@@ -45,7 +46,7 @@ def run(chosen: list[str]) -> None:
                     if (label, load, seed) in done:
                         continue
                     task = qcqpbench.problem(f"covariance_perceptron[m=100,load={load},seed={seed}]")
-                    attempt = worker.attempt(task, solver(label), random_start(task), TIME_LIMIT).attempt
+                    attempt = worker.attempt(task, solver(label), random_start(task), TIME_LIMIT_SECONDS).attempt
                     row = {"label": label, "load": load, "seed": seed} | attempt.record()
                     del row["point"]
                     with RESULTS.open("a") as file:
@@ -54,23 +55,25 @@ def run(chosen: list[str]) -> None:
 
 
 def table() -> None:
-    found = rows()
-    theory = {row["load"]: row["kappa_bar_theory"] for row in found}
+    """Print the table in Markdown."""
+    rows = read_rows()
+    theory = {row["load"]: row["kappa_bar_theory"] for row in rows}
     print("| solver |", " | ".join(f"P̂ = {load}" for load in LOADS), "|")
     print("|---|" + "---|" * len(LOADS))
     print("| theory (m → ∞) |", " | ".join(f"{theory[load]:.3f}" for load in LOADS), "|")
     for label in SOLVERS:
         cells = []
         for load in LOADS:
-            mine = [row for row in found if row["label"] == label and row["load"] == load]
-            cells.append(cell(mine) if mine else "–")
+            runs = [row for row in rows if row["label"] == label and row["load"] == load]
+            cells.append(cell(runs) if runs else "–")
         print(f"| `{label}` |", " | ".join(cells), "|")
 
 
-def cell(mine: list[dict[str, Any]]) -> str:
-    margins = " ".join("–" if row["kappa_bar"] is None else f"{row['kappa_bar']:.3f}" for row in mine)
-    seconds = mean(row["solve_seconds"] or TIME_LIMIT for row in mine)
-    ended = [row["termination"] for row in mine if row["termination"] not in ("locally_optimal", "finished")]
+def cell(runs: list[dict[str, Any]]) -> str:
+    """Return the margins of the runs, their mean time, and how often they ended early."""
+    margins = " ".join("–" if row["kappa_bar"] is None else f"{row['kappa_bar']:.3f}" for row in runs)
+    seconds = mean(row["solve_seconds"] or TIME_LIMIT_SECONDS for row in runs)
+    ended = [row["termination"] for row in runs if row["termination"] not in ("locally_optimal", "finished")]
     remark = "".join(f"; {ended.count(status)}× {status}" for status in sorted(set(ended)))
     return f"{margins}; {seconds:.1f} s{remark}"
 

@@ -1,4 +1,4 @@
-"""gip against IPOPT at the paper's size, and the certificate beside them; the tables of docs/gip.md.
+"""Print the tables of docs/gip.md: gip and IPOPT at the paper's size, certificates, costs of an iteration.
 
     python docs/gip_benchmark.py solvers LOAD…    five pattern sets: gip, ten starts of ipopt[formulation=epigraph],
                                                   and at P̂ = 1 and 2 three of ipopt[formulation=min_norm]
@@ -6,7 +6,7 @@
     python docs/gip_benchmark.py iteration        time of an iteration against its floor, a batch of 16, growth, and
                                                   memory: the patterns and what gip adds, in units of the patterns
 
-One thread, one process, one run: only ratios count.
+Everything runs once, in one process and one thread: only ratios are meaningful.
 """
 
 import os
@@ -32,7 +32,8 @@ from qcqpbench.solvers._gip_passes import Passes, warm_up
 from qcqpbench.solvers._gip_state import Batch
 from qcqpbench.solvers.gip import batch_of_starts
 
-# gip's settings were chosen on sets 10 to 29 and after looks at 40 to 63; on these, the number of starts by its time.
+# gip's settings were chosen on sets 10 to 29 and after looking at 40 to 63. On these sets, only its number of starts
+# was chosen, by the time it takes.
 SEEDS = range(70, 75)
 
 
@@ -41,40 +42,42 @@ def task(load: float, seed: int, m: int = 100) -> Any:
 
 
 def seconds(attempts: list[Attempt]) -> float:
-    return sum((each.solve_seconds or 0.0) + (each.build_seconds or 0.0) for each in attempts)
+    return sum((attempt.solve_seconds or 0.0) + (attempt.build_seconds or 0.0) for attempt in attempts)
 
 
 def solvers(loads: list[float]) -> None:
+    """Print the comparison of gip with IPOPT."""
     print("| P̂ | set | gip κ̄ | best of ten ipopt | difference | gip, s | ten ipopt, s | ratio | best of 3 min_norm |")
     print("|---|---|---|---|---|---|---|---|---|")
     for load in loads:
         rows = []
         for seed in SEEDS:
             problem = task(load, seed)
-            # The first call of a process imports.
+            # The first call imports modules.
             solve(problem, "gip[starts=1]")
             gip = solve(problem, "gip")
             ipopt = [solve(problem, "ipopt", random_start(problem, k), 120) for k in range(10)]
             form = "ipopt[formulation=min_norm]"
             norm = [solve(problem, form, random_start(problem, k), 120) for k in range(3 if load in (1, 2) else 0)]
-            best = max(each.kappa_bar or -np.inf for each in ipopt)
-            other = max((each.kappa_bar or -np.inf for each in norm), default=np.nan)
-            row = (gip.kappa_bar or np.nan, best, seconds([gip]), seconds(ipopt), other)
+            best = max(attempt.kappa_bar or -np.inf for attempt in ipopt)
+            best_norm = max((attempt.kappa_bar or -np.inf for attempt in norm), default=np.nan)
+            row = (gip.kappa_bar or np.nan, best, seconds([gip]), seconds(ipopt), best_norm)
             rows.append(row)
             show(load, str(seed), row)
         show(load, "mean", tuple(mean(column) for column in zip(*rows, strict=True)))
 
 
 def show(load: float, name: str, row: tuple[float, ...]) -> None:
-    kappa, best, mine, theirs, norm = row
+    kappa, best, gip_seconds, ipopt_seconds, norm = row
     print(
-        f"| {load} | {name} | {kappa:.4f} | {best:.4f} | {kappa - best:+.4f} | {mine:.3f} | {theirs:.2f} |"
-        f" 1/{theirs / mine:.0f} | {'' if np.isnan(norm) else f'{norm:.4f}'} |",
+        f"| {load} | {name} | {kappa:.4f} | {best:.4f} | {kappa - best:+.4f} | {gip_seconds:.3f} |"
+        f" {ipopt_seconds:.2f} | 1/{ipopt_seconds / gip_seconds:.0f} | {'' if np.isnan(norm) else f'{norm:.4f}'} |",
         flush=True,
     )
 
 
 def certificate() -> None:
+    """Print the optimality gaps that certificates prove for gip's points."""
     print("| P̂ | set | κ̄ | bound | gap | certificate s / solve s | proved optimal |")
     print("|---|---|---|---|---|---|---|")
     for load in (0.1, 0.25, 0.5):
@@ -82,13 +85,13 @@ def certificate() -> None:
         for seed in SEEDS:
             problem = task(load, seed)
             begin = time.perf_counter()
-            found = solver("gip").build(problem)(random_start(problem), Budget())
-            solved = time.perf_counter() - begin
-            proof = certify_margin(problem, found.x, found.multipliers)
+            solution = solver("gip").build(problem)(random_start(problem), Budget())
+            solve_seconds = time.perf_counter() - begin
+            proof = certify_margin(problem, solution.x, solution.multipliers)
             assert proof.gap is not None and proof.margin is not None
             gaps.append(proof.gap)
             kappa, bound = proof.margin / problem.scale, proof.bound / problem.scale
-            ratio = f"{proof.seconds:.2f} / {solved:.2f} = {proof.seconds / solved:.1f}"
+            ratio = f"{proof.seconds:.2f} / {solve_seconds:.2f} = {proof.seconds / solve_seconds:.1f}"
             print(
                 f"| {load} | {seed} | {kappa:.4f} | {bound:.4f} | {proof.gap:.3%} | {ratio} | {proof.proved_optimal} |"
             )
@@ -96,6 +99,7 @@ def certificate() -> None:
 
 
 def fastest(call: Callable[[], object], repeats: int = 7) -> float:
+    """Return the least seconds of several calls."""
     times = []
     for _ in range(repeats):
         begin = time.perf_counter()
@@ -105,7 +109,7 @@ def fastest(call: Callable[[], object], repeats: int = 7) -> float:
 
 
 def per_iteration(problem: Any) -> tuple[float, float]:
-    """Seconds of a Newton iteration after the warm-up: of a path alone, the mean of 16, and of all 16 in lockstep."""
+    """Return seconds of a Newton iteration after the warm-up: of one path, as the mean of 16, and of 16 in lockstep."""
     passes = Passes(problem, mixed=True)
     *_, (W, _) = warm_up(passes, batch_of_starts(random_start(problem), 16))
 
@@ -125,7 +129,7 @@ def per_iteration(problem: Any) -> tuple[float, float]:
 
 
 def floor(problem: Any) -> float:
-    """The products and factorizations that an iteration of one path cannot do without, in float32."""
+    """Return the seconds of the products and factorizations that an iteration of one path needs, in float32."""
     patterns = problem.patterns.astype(np.float32)
     p, m = problem.p, problem.m
     w = np.ones((2, m), dtype=np.float32)
@@ -141,7 +145,7 @@ def floor(problem: Any) -> float:
 
 
 def memory(problem: Any, spec: str) -> float:
-    """The most memory in use at a time, patterns included, in units of the patterns."""
+    """Return the peak memory, patterns included, in units of the patterns."""
     tracemalloc.start()
     solver(spec).build(problem)(random_start(problem), Budget())
     peak = tracemalloc.get_traced_memory()[1]
@@ -150,6 +154,7 @@ def memory(problem: Any, spec: str) -> float:
 
 
 def iteration() -> None:
+    """Print time and memory of an iteration."""
     print("| m | P̂ | iteration, ms | floor, ms | ratio | 16 paths / 1 path | memory, 1 path | memory, default |")
     print("|---|---|---|---|---|---|---|---|")
     times = {}

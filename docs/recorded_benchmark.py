@@ -1,4 +1,4 @@
-"""The figures of docs/recorded.md: python docs/recorded_benchmark.py FOLDER, the folder with the recordings as .npz."""
+"""Print the table of docs/recorded.md: python docs/recorded_benchmark.py FOLDER, with the recordings as .npz files."""
 
 import sys
 import time
@@ -12,6 +12,7 @@ from qcqpbench.classifier import CovariancePerceptronClassifier
 
 
 def main(folder: Path) -> None:
+    """Print accuracies, margins and times of classifiers on the recordings of a folder."""
     print(f"{'recordings':<16}{'classifier':<59}{'train':>7}{'test':>7}{'smallest margin':>17}{'seconds':>9}")
     for name in ("fsdd_mfcc_3v8", "japanesevowels"):
         with np.load(folder / f"{name}.npz") as archive:
@@ -27,9 +28,9 @@ def main(folder: Path) -> None:
             LinearSVC(),
         ):
             data = vectors if isinstance(classifier, LinearSVC) else X
-            begun = time.process_time()
+            begin = time.process_time()
             classifier.fit(data[train], y[train])
-            seconds = time.process_time() - begun
+            seconds = time.process_time() - begin
             scores = [classifier.score(data[part], y[part]) for part in (train, ~train)]
             margin = (
                 f"{classifier.margins_.min():.4f}" if isinstance(classifier, CovariancePerceptronClassifier) else ""
