@@ -2,7 +2,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 STAMP := $(VENV)/.stamp
 
-# More threads than one make the solvers slower at our sizes, and the timings noisy.
+# More than one thread makes the solvers slower at these sizes, and the timings noisy.
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
@@ -12,7 +12,7 @@ export MKL_NUM_THREADS := 1
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
-setup: $(STAMP)  ## make .venv with the project, its tools and the solver packages
+setup: $(STAMP)  ## create .venv with the project, its tools and the solver packages
 $(STAMP): pyproject.toml constraints.txt $(wildcard tools/*.sh)
 	@tools/setup.sh
 	@touch $@
@@ -23,21 +23,21 @@ lint: setup  ## check style, types and the direction of imports
 	$(PYTHON) -m mypy
 	$(VENV)/bin/lint-imports --no-logo
 
-# One process more than cores, as tests also wait. Whole groups go to one process, and benchmarks, which measure nothing
-# beside others, are not among the tests.
+# One process more than cores, because tests also wait. A group of tests shares a process. Benchmarks are left out: their
+# times mean nothing while other tests run.
 PARALLEL := -n $(shell expr $$(nproc) + 1) --dist loadgroup -p no:benchmark
 
-test: lint  ## everything lint checks, then all tests, in parallel on all cores
+test: lint  ## run lint, then all tests in parallel on all cores
 	$(PYTHON) -m pytest $(PARALLEL)
 
-quick: setup  ## the tests of a minute: not the slow ones, no browser, no network, no solver packages
+quick: setup  ## run the fast tests: no slow ones, no browser, no network, no solver packages
 	$(PYTHON) -m pytest $(PARALLEL) -m "not slow and not browser and not network and not solver"
 
-bench: setup  ## run the default suite into results.db, as far as it is not there yet, and write report.html
+bench: setup  ## run or resume the default suite into results.db, and write report.html
 	$(VENV)/bin/qcqpbench run default -o results.db
 	$(VENV)/bin/qcqpbench report results.db -o report.html
 
-ratios: setup  ## the benchmarks in tests/benchmarks, as ratios within one run
+ratios: setup  ## run tests/benchmarks and print ratios of times within the run
 	$(PYTHON) -m pytest -n 0 tests/benchmarks --benchmark-only
 
 bench-save: setup  ## run tests/benchmarks and save the times in .benchmarks
@@ -47,19 +47,19 @@ bench-compare: setup  ## run tests/benchmarks and fail if a minimum is 20 % abov
 	@ls .benchmarks/*/*.json >/dev/null 2>&1 || { echo "no saved run to compare with: 'make bench-save' saves one"; exit 1; }
 	$(PYTHON) -m pytest -n 0 tests/benchmarks --benchmark-only --benchmark-compare --benchmark-compare-fail=min:20%
 
-# asv keeps what it knows of the machine in the home directory. ASV=--quick runs everything once.
+# asv stores facts about the machine in the home directory. ASV=--quick runs everything once.
 asv: setup  ## measure the current commit with asv, in .venv, and write .asv/html
 	HOME=$(CURDIR)/.asv $(VENV)/bin/asv machine --yes >/dev/null
 	HOME=$(CURDIR)/.asv $(VENV)/bin/asv run --environment existing:$(CURDIR)/$(PYTHON) --set-commit-hash $$(git rev-parse HEAD) $(ASV)
 	HOME=$(CURDIR)/.asv $(VENV)/bin/asv publish
 
-# In an environment of its own, so that nothing installed by hand is pinned.
-constraints:  ## pin the newest versions of everything in constraints.txt
+# A separate environment, so that packages installed by hand are not pinned.
+constraints:  ## pin the newest versions of all packages in constraints.txt
 	VENV=.venv-constraints CONSTRAINTS=/dev/null tools/setup.sh
 	.venv-constraints/bin/python -m pip freeze --all --exclude-editable --exclude pip > .venv-constraints/pins
 	mv .venv-constraints/pins constraints.txt
 	rm -rf .venv-constraints
 
-clean:  ## remove .venv, caches and what was built
+clean:  ## remove .venv, caches and build products
 	rm -rf .venv .venv-constraints .*_cache build dist *.egg-info
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -1,1 +1,1 @@
-"""What asv measures from commit to commit; `make asv` runs it."""
+"""Benchmarks that asv runs on every commit; `make asv` starts it."""

@@ -1,4 +1,4 @@
-"""What the core costs: importing it, making a problem, evaluating points, encoding."""
+"""Time and memory of the core: import, generation of a problem, evaluation of points, encoding."""
 
 import numpy as np
 
@@ -15,15 +15,18 @@ def make_task(spec: str) -> MaxMargin:
 
 
 def timeraw_import() -> str:
-    """The package loads its parts when they are first used."""
+    """Return the statement to time; the package loads its parts when they are first used."""
     return "import qcqpbench"
 
 
 def timeraw_import_all() -> str:
+    """Return the statement that loads all parts."""
     return "import qcqpbench; [getattr(qcqpbench, name) for name in qcqpbench.__all__]"
 
 
 class Generate:
+    """Generation of a problem."""
+
     params = ("paper", "psd", "gaussian")
     param_names = ("ensemble",)
 
@@ -38,6 +41,8 @@ class Generate:
 
 
 class Evaluate:
+    """Evaluation of points."""
+
     def setup(self) -> None:
         self.task = make_task(SPEC)
         self.W = np.random.default_rng(0).standard_normal((10, self.task.n, self.task.m))
@@ -52,6 +57,8 @@ class Evaluate:
 
 
 class Encode:
+    """Encoding of a task as a QCQP."""
+
     params = ("epigraph", "min_norm")
     param_names = ("formulation",)
 

@@ -1,6 +1,6 @@
-"""Every solver on one small task: its time, its memory, and how far its margins are from what could be.
+"""Every solver on one small task: time, memory, and optimality gaps.
 
-A solver that is not available is "n/a". Those that would run for long, such as scip, take all of the time limit.
+A solver that is not available is "n/a". Solvers that would run for long, such as scip, use the whole time limit.
 """
 
 from qcqpbench import random_start, solve
@@ -12,9 +12,9 @@ from qcqpbench.run.isolation.worker import Worker
 from .core import make_task
 
 SPEC = "covariance_perceptron[m=20,load=1]"
-TIME_LIMIT = 2.0
+TIME_LIMIT_SECONDS = 2.0
 STARTS = 3
-# The largest κ̄ known of SPEC: slsqp from start 1; multistart and scip find the same point.
+# The largest known κ̄ of SPEC, by slsqp from start 1; multistart and scip reach the same point.
 BEST_KNOWN = 0.7913007924530633
 
 Attempts = dict[str, list[Attempt]]
@@ -25,6 +25,8 @@ def is_available(name: str) -> bool:
 
 
 class Solve:
+    """Time and memory of one run."""
+
     params = tuple(solvers())
     param_names = ("solver",)
     number, repeat, rounds, warmup_time = 1, (1, 5, 4.0), 1, 0.0
@@ -32,21 +34,21 @@ class Solve:
     def setup(self, name: str) -> None:
         if not is_available(name):
             raise NotImplementedError
-        # Imports the solver's packages.
-        solve(make_task("covariance_perceptron[m=3,load=1]"), name, time_limit=TIME_LIMIT)
+        # The first run imports the solver's packages.
+        solve(make_task("covariance_perceptron[m=3,load=1]"), name, time_limit=TIME_LIMIT_SECONDS)
         self.task = make_task(SPEC)
 
     def time_solve(self, name: str) -> None:
-        solve(self.task, name, time_limit=TIME_LIMIT)
+        solve(self.task, name, time_limit=TIME_LIMIT_SECONDS)
 
     def peakmem_solve(self, name: str) -> None:
-        solve(self.task, name, time_limit=TIME_LIMIT)
+        solve(self.task, name, time_limit=TIME_LIMIT_SECONDS)
 
 
 class Gaps:
-    """Larger is worse. A point that is infeasible or has no positive margin counts as κ̄ = 0.
+    """Optimality gaps of κ̄, the larger the worse; an infeasible point or a margin that is not positive counts as 0.
 
-    To four digits: the others are rounding, which near 0 asv would take for changes of many per cent.
+    Rounded to four digits: asv would take the rounding errors of a gap close to 0 for changes of many per cent.
     """
 
     unit = "kappa_bar"
@@ -54,12 +56,12 @@ class Gaps:
     param_names = ("solver",)
 
     def setup_cache(self) -> Attempts:
-        """All that is tracked comes from the same runs, in a process of their own: one that crashes is one failure."""
+        """Run the solvers once for all that is tracked, in a worker process: a crash is one failed run."""
         task = make_task(SPEC)
         starts = [random_start(task, number) for number in range(STARTS)]
         with Worker() as worker:
             return {
-                name: [worker.attempt(task, name, start, TIME_LIMIT).attempt for start in starts]
+                name: [worker.attempt(task, name, start, TIME_LIMIT_SECONDS).attempt for start in starts]
                 for name in filter(is_available, solvers())
             }
 
@@ -69,8 +71,8 @@ class Gaps:
         if name not in attempts:
             raise NotImplementedError
         self.kappa_bars = [
-            max(0.0, each.kappa_bar or 0.0) if each.point_status is PointStatus.FEASIBLE else 0.0
-            for each in attempts[name]
+            max(0.0, attempt.kappa_bar or 0.0) if attempt.point_status is PointStatus.FEASIBLE else 0.0
+            for attempt in attempts[name]
         ]
         self.theory = attempts[name][0].kappa_bar_theory
 
@@ -82,7 +84,7 @@ class Gaps:
         return round(BEST_KNOWN - max(self.kappa_bars), 4)
 
     def track_unsolved(self, attempts: Attempts, name: str) -> float:
-        """The share of starts without a feasible point of positive margin."""
-        return sum(each == 0.0 for each in self.kappa_bars) / len(self.kappa_bars)
+        """Return the share of starts without a feasible point of positive margin."""
+        return sum(kappa_bar == 0.0 for kappa_bar in self.kappa_bars) / len(self.kappa_bars)
 
     track_unsolved.unit = "share"  # type: ignore[attr-defined]

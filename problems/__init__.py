@@ -1,1 +1,1 @@
-"""One file per problem family; the file's name is the family's. Installed as ``qcqpbench.problems``."""
+"""Problem families, one file each, named like the family. Installed as ``qcqpbench.problems``."""

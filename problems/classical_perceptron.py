@@ -13,9 +13,18 @@ from qcqpbench.problem.qcqp import QCQP
 
 @dataclass(frozen=True)
 class ClassicalPerceptron(Family):
-    """Minimize ‖w‖² s.t. ζ^r w·x^r ≥ 1 for p patterns x^r ∈ {−1, +1}^m with random labels ζ^r; the margin is 1/‖w‖.
+    """Minimization of ‖w‖² s.t. ζ^r w·x^r ≥ 1 for random patterns x^r ∈ {−1, +1}^m and labels ζ^r = ±1.
 
-    Infeasible when the patterns are not separable, for large m beyond p = 2m. load is p/m; give it or p.
+    The margin is 1/‖w‖. The problem is infeasible if the patterns are not separable, for large m beyond p = 2m.
+
+    Parameters
+    ----------
+    m
+        Number of inputs.
+    load, p
+        Patterns per input p/m, or their number p; load 1 by default.
+    seed
+        Seed of patterns and labels.
     """
 
     name = "classical_perceptron"
@@ -27,8 +36,8 @@ class ClassicalPerceptron(Family):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.m >= 1, f"m={self.m} is not allowed; right is at least 1 input")
-        require(self.seed >= 0, f"seed={self.seed} is not allowed; right is a whole number from 0 up")
+        require(self.m >= 1, f"m must be at least 1, got {self.m}")
+        require(self.seed >= 0, f"seed must be 0 or more, got {self.seed}")
         if self.load is None and self.p is None:
             object.__setattr__(self, "load", 1.0)
         pattern_count(self.load, self.p, self.m, self.m)

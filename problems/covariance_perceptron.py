@@ -7,24 +7,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qcqpbench import rng, theory
-from qcqpbench.catalog.family import TaskFamily, room
+from qcqpbench.catalog.family import TaskFamily, allocate
 from qcqpbench.errors import require
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.metadata import Metadata
 
-_CHUNK = 4
+# Few enough to stay in the processor's cache.
+_PATTERNS_PER_CHUNK = 4
 
 
 @dataclass(frozen=True)
 class CovariancePerceptron(TaskFamily):
-    """p patterns P^r of m inputs, labels ±1 with probability ½ for each pair of n outputs.
+    """Random patterns P^r of m inputs, with labels ±1 of probability ½ for each pair of n outputs.
 
-    ensemble=paper      P = 1 + χ, χ symmetric with zero diagonal, χ_kl = ±c with probability f/2 each, else 0.
-                        With the paper's f = 0.2, c = 0.5, m = 100 these have negative eigenvalues.
-    ensemble=psd        the same with a c so small that every pattern is positive semidefinite, checked
-    ensemble=gaussian   P_kl ~ N(0, f c²), independent, not symmetric
+    The patterns of a smaller p are the first of a larger one with the same seed.
 
-    load is P̂ = p/(nm); give it or p. The patterns of a smaller p are the first of a larger one with the same seed.
+    Parameters
+    ----------
+    m, n
+        Numbers of inputs and outputs.
+    f, c
+        Density and size of the entries of a pattern.
+    load, p
+        Patterns per weight P̂ = p/(nm), or their number p; load 1 by default.
+    ensemble
+        "paper": P = 1 + χ, χ symmetric with zero diagonal, χ_kl = ±c with probability f/2 each, else 0. With the
+        paper's f = 0.2, c = 0.5, m = 100, P has negative eigenvalues.
+        "psd": the same with a c so small that every pattern is positive semidefinite, which is checked.
+        "gaussian": P_kl ~ N(0, f c²), independent, not symmetric.
+    seed
+        Seed of patterns and labels.
     """
 
     name = "covariance_perceptron"
@@ -40,19 +52,19 @@ class CovariancePerceptron(TaskFamily):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(0 < self.f <= 1, f"f={self.f} is not allowed; right is 0 < f <= 1")
+        require(0 < self.f <= 1, f"f must be more than 0 and at most 1, got {self.f}")
         if self.c is None:
-            # A spectral radius of at most 2c√(fm) → c < 1/(2√(fm)); the 1 leaves room for fluctuations at small m.
+            # χ has a spectral radius of at most 2c√(fm) for large m; the 1 leaves room for fluctuations at small m.
             psd = 1 / (2 * (1 + np.sqrt(self.f * self.m)))
             object.__setattr__(self, "c", float(psd) if self.ensemble == "psd" else 0.5)
-        require(0 < (self.c or 0) < np.inf, f"c={self.c} is not allowed; right is a positive number")
+        require(0 < (self.c or 0) < np.inf, f"c must be a positive number, got {self.c}")
 
     def generate(self) -> MaxMargin:
         assert self.c is not None
         p = self.pattern_count()
         if self.ensemble == "gaussian":
             bits = rng.stream(self.seed, "patterns")
-            patterns = rng.normals(bits, room(p, self.m, self.m), np.sqrt(self.f) * self.c)
+            patterns = rng.normals(bits, allocate(p, self.m, self.m), np.sqrt(self.f) * self.c)
         else:
             patterns = self._identity_plus_sparse(p, self.c)
         patterns.flags.writeable = False
@@ -65,25 +77,26 @@ class CovariancePerceptron(TaskFamily):
             trusted=True,
         )
         if self.ensemble == "psd":
-            lowest = task.smallest_eigenvalue
-            right = 0.99 * self.c / (1 - min(lowest, 0))
+            smallest = task.smallest_eigenvalue
+            largest_c = 0.99 * self.c / (1 - min(smallest, 0))
             require(
-                lowest >= 0,
-                f"c={self.c} gives a pattern with the eigenvalue {lowest:.3g}; right is c <= {right:.3g}",
+                smallest >= 0,
+                f"c must be at most {largest_c:.3g} for these patterns to be positive semidefinite, got {self.c}: "
+                f"one has the eigenvalue {smallest:.3g}",
             )
         return task
 
     def _identity_plus_sparse(self, p: int, c: float) -> NDArray[np.float64]:
-        """Drawn in the order of the strict lower triangle, row by row, pattern by pattern; chunks stay in the cache."""
+        """Return 1 + χ, drawn pattern by pattern, in each of them row by row of the strict lower triangle."""
         m, size = self.m, self.m * (self.m - 1) // 2
-        patterns = room(p, m, m)
+        patterns = allocate(p, m, m)
         row, column = np.tril_indices(m, -1)
         source = np.full((m, m), size)
         source[row, column] = source[column, row] = np.arange(size)
-        triangle = np.ones((_CHUNK, size + 1))
+        triangle = np.ones((_PATTERNS_PER_CHUNK, size + 1))
         bits = rng.stream(self.seed, "patterns")
-        for begin in range(0, p, _CHUNK):
-            count = min(_CHUNK, p - begin)
+        for begin in range(0, p, _PATTERNS_PER_CHUNK):
+            count = min(_PATTERNS_PER_CHUNK, p - begin)
             triangle[:count, :size] = rng.sparse_signs(bits, count, size, self.f)
             triangle[:count, :size] *= c
             # mode="clip" skips NumPy's buffering of the output; no index is out of range.

@@ -1,4 +1,4 @@
-"""A folder of instances with an index of best known values, such as QPLIB's: one problem for each line of the index."""
+"""Folders of instances with an index of best known values, such as QPLIB's; each line of the index is a problem."""
 
 import csv
 import math
@@ -7,35 +7,45 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from qcqpbench.atomic_files import absolute
 from qcqpbench.catalog.family import Family
-from qcqpbench.errors import QcqpbenchError, nearest, require
-from qcqpbench.problem.formats._text import NUMBER
+from qcqpbench.errors import QcqpbenchError, nearest, require, system_reason
 from qcqpbench.problem.formats.by_suffix import FORMATS, read
 from qcqpbench.problem.formats.qplib import read_point
+from qcqpbench.problem.formats.reading.text import NUMBER
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.metadata import BestKnown
-from qcqpbench.problem.qcqp import QCQP, Vector
+from qcqpbench.problem.qcqp import QCQP
 
 INDEX = "index.csv"
-# What is claimed of a published point and what it has may differ by this, relative to the larger of 1 and the claim.
-_AGREE = 1e-8
-_FEASIBLE = 1e-6
+# Difference between a stated objective and that of a published point, relative to the larger of 1 and the former.
+_OBJECTIVE_TOLERANCE = 1e-8
+_FEASIBILITY_TOLERANCE = 1e-6
 
 
 class _Line(NamedTuple):
-    """A line of the index: where it stands, and the best known value, if it gives one."""
+    """A line of the index: file and line number, and the best known value if there is one."""
 
-    where: str
+    location: str
     best: float | None
 
 
 @dataclass(frozen=True)
 class Library(Family):
-    """The file INSTANCE.qplib (or of another format) in the folder `path`, which the spec has as an absolute path.
+    """Instances of a folder with an index.csv.
 
-    The folder's index.csv names the instances in its column `name`, and in `best`, if it is there, their best known
-    values. A published point INSTANCE.sol must have the value that the index claims.
+    The column `name` of index.csv names the instances; the column `best`, which is optional, holds their best known
+    values. A published point INSTANCE.sol must have the objective that the index states.
+
+    Parameters
+    ----------
+    path
+        The folder, made absolute.
+    instance
+        Name of the instance, the file INSTANCE.qplib or one of another format. A suite takes all by default.
     """
 
     name = "library"
@@ -46,9 +56,9 @@ class Library(Family):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(bool(self.path), "library: path is missing; right is a folder with an index.csv: library[path=FOLDER]")
+        require(bool(self.path), "library: path must be a folder with an index.csv, got none: library[path=FOLDER]")
         assert self.path is not None
-        # Rows keep the spec: it must lead to the folder from wherever it is read.
+        # Rows keep the spec, which must lead to the folder from every working directory.
         object.__setattr__(self, "path", absolute(self.path))
 
     def members(self) -> list["Family"]:
@@ -63,18 +73,18 @@ class Library(Family):
         if self.instance is None:
             first = next(iter(index))
             raise QcqpbenchError(
-                f"{self.spec} stands for {len(index)} problems; right is one of them, such as instance={first}"
+                f"{self.spec}: instance must be one of {len(index)} problems, such as instance={first}, got none"
             )
         line = self._line(index)
         problem = read(self._file(line))
-        known = replace(problem.metadata, spec=self.spec)
+        metadata = replace(problem.metadata, spec=self.spec)
         if line.best is not None:
-            known = replace(known, best_known=BestKnown(line.best, INDEX))
+            metadata = replace(metadata, best_known=BestKnown(line.best, INDEX))
         point = self._folder / f"{self.instance}.sol"
         if point.is_file() and isinstance(problem, QCQP):
-            x, value = _published(point, problem, line)
-            known = replace(known, reference=x, best_known=BestKnown(value, point.name))
-        return replace(problem, metadata=known)
+            x, value = _read_published_point(point, problem, line)
+            metadata = replace(metadata, reference=x, best_known=BestKnown(value, point.name))
+        return replace(problem, metadata=metadata)
 
     @property
     def _folder(self) -> Path:
@@ -88,61 +98,63 @@ class Library(Family):
         return index[self.instance]
 
     def _file(self, line: _Line) -> Path:
-        found = [file for end in FORMATS if (file := self._folder / f"{self.instance}{end}").is_file()]
+        files = [file for end in FORMATS if (file := self._folder / f"{self.instance}{end}").is_file()]
         allowed = ", ".join(f"{self.instance}{end}" for end in FORMATS)
-        there = ", ".join(file.name for file in found) or "none"
-        require(len(found) == 1, f"{line.where}: right is one of the files {allowed}; there: {there}")
-        return found[0]
+        names = ", ".join(file.name for file in files) or "none"
+        require(len(files) == 1, f"{line.location}: there must be exactly one of the files {allowed}, got {names}")
+        return files[0]
 
     def _index(self) -> dict[str, _Line]:
-        """The lines of the index by the names of the instances."""
+        """Return the lines of the index by the names of the instances."""
         path = self._folder / INDEX
-        (head, columns), *lines = _table(path)
+        (head, columns), *lines = _read_csv(path)
         for column, least in (("name", 1), ("best", 0)):
-            times = columns.count(column)
-            require(least <= times <= 1, f"{head}: has {times} columns {column}; right is a line such as name,best")
+            count = columns.count(column)
+            allowed = "exactly one column" if least else "at most one column"
+            require(least <= count <= 1, f"{head}: there must be {allowed} {column}, as in name,best, got {count}")
         index: dict[str, _Line] = {}
-        for where, cells in lines:
+        for location, cells in lines:
             fits = len(cells) == len(columns)
-            require(fits, f"{where}: has {len(cells)} cells; right are {len(columns)}, as in the first line")
+            require(fits, f"{location}: there must be {len(columns)} cells, as in the first line, got {len(cells)}")
             line = dict(zip(columns, cells, strict=True))
-            require(line["name"] not in ("", *index), f"{where}: the name {line['name']!r} is empty or not the first")
-            index[line["name"]] = _Line(where, _number(where, line.get("best", "")))
-        require(bool(index), f"{path}: names no instance; right is a line for each")
+            new = line["name"] not in ("", *index)
+            require(new, f"{location}: name must be neither empty nor repeated, got {line['name']!r}")
+            index[line["name"]] = _Line(location, _parse_best(location, line.get("best", "")))
+        require(bool(index), f"{path}: there must be a line for each instance, got none")
         return index
 
 
-def _published(path: Path, problem: QCQP, line: _Line) -> tuple[Vector, float]:
-    """The point in a file and its objective, which must be what is claimed."""
+def _read_published_point(path: Path, problem: QCQP, line: _Line) -> tuple[NDArray[np.float64], float]:
+    """Return the point in a file and its objective, which must be the stated one."""
     x, stated = read_point(path, problem)
-    value, miss = float(problem.objective(x)), problem.violation(x, relative=True)
-    for where, claim in ((line.where, line.best), (str(path), stated)):
-        agree = claim is None or abs(claim - value) <= _AGREE * max(1.0, abs(claim))
-        require(agree, f"{where}: claims {claim!r}, but the objective at the point of {path.name} is {value!r}")
-    right = f"right is {_FEASIBLE:g} at most"
-    require(miss <= _FEASIBLE, f"{path}: misses a constraint by {miss:.3g} of its bound; {right}")
+    value, violation = float(problem.objective(x)), problem.violation(x, relative=True)
+    for location, claim in ((line.location, line.best), (str(path), stated)):
+        agree = claim is None or abs(claim - value) <= _OBJECTIVE_TOLERANCE * max(1.0, abs(claim))
+        require(agree, f"{location}: claims {claim!r}, but the objective at the point of {path.name} is {value!r}")
+    feasible = violation <= _FEASIBILITY_TOLERANCE
+    require(feasible, f"{path}: relative violation must be at most {_FEASIBILITY_TOLERANCE:g}, got {violation:.3g}")
     return x, value
 
 
-def _table(path: Path) -> list[tuple[str, list[str]]]:
-    """The cells of each line of a CSV file that is not empty, at least one, and where it stands."""
+def _read_csv(path: Path) -> list[tuple[str, list[str]]]:
+    """Return the location and the cells of each line of a CSV file that is not empty; at least one line."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, strict=True)
             try:
                 lines = [(f"{path}:{reader.line_num}", list(map(str.strip, cells))) for cells in reader if any(cells)]
             except csv.Error as error:
-                raise QcqpbenchError(f"{path}:{reader.line_num}: is not CSV: {error}") from error
+                raise QcqpbenchError(f"{path}:{reader.line_num}: is not valid CSV: {error}") from error
     except UnicodeDecodeError as error:
         raise QcqpbenchError(f"{path}: is not UTF-8: {error}") from error
     except (OSError, ValueError) as error:
-        raise QcqpbenchError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        raise QcqpbenchError(f"{path}: cannot be read: {system_reason(error)}") from error
     return lines or [(f"{path}:1", [])]
 
 
-def _number(where: str, text: str) -> float | None:
+def _parse_best(location: str, text: str) -> float | None:
     if not text:
         return None
     value = float(text) if re.fullmatch(NUMBER, text) else math.nan
-    require(math.isfinite(value), f"{where}: best is {text!r}; right is a number, or nothing")
+    require(math.isfinite(value), f"{location}: best must be a finite number or empty, got {text!r}")
     return value

@@ -5,16 +5,25 @@ from dataclasses import dataclass
 import numpy as np
 
 from qcqpbench import rng
-from qcqpbench.catalog.family import TaskFamily, room
+from qcqpbench.catalog.family import TaskFamily, allocate
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.metadata import Metadata
 
 
 @dataclass(frozen=True)
 class Parity(TaskFamily):
-    """P^r = x^r x^rᵀ with x^r ∈ {−1, +1}^m, so w_iᵀPw_j = (w_i·x)(w_j·x): two units whose signs multiply to the label.
+    """Patterns P^r = x^r x^rᵀ with random x^r ∈ {−1, +1}^m.
 
-    load is p/(nm); give it or p.
+    w_iᵀPw_j = (w_i·x)(w_j·x): the signs of two units multiply to the label.
+
+    Parameters
+    ----------
+    m, n
+        Numbers of inputs and outputs.
+    load, p
+        Patterns per weight p/(nm), or their number p; load 1 by default.
+    seed
+        Seed of patterns and labels.
     """
 
     name = "parity"
@@ -28,7 +37,7 @@ class Parity(TaskFamily):
     def generate(self) -> MaxMargin:
         p = self.pattern_count()
         x = rng.signs(rng.stream(self.seed, "patterns"), p * self.m).reshape(p, self.m)
-        patterns = np.multiply(x[:, :, None], x[:, None, :], out=room(p, self.m, self.m))
+        patterns = np.multiply(x[:, :, None], x[:, None, :], out=allocate(p, self.m, self.m))
         patterns.flags.writeable = False
         return MaxMargin(
             patterns=patterns, labels=self.labels(), metadata=Metadata(spec=self.spec, seed=self.seed), trusted=True

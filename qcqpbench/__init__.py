@@ -1,4 +1,4 @@
-"""qcqpbench: benchmarks of solvers on non-convex quadratically constrained problems whose answer theory predicts."""
+"""Benchmarks of solvers on non-convex quadratically constrained problems whose optimum theory predicts."""
 
 import importlib
 import sys
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Loaded when first used: scipy.sparse alone takes longer to import than numpy.
-_HOME = {
+# The module of each public name, imported when the name is first used: scipy.sparse alone takes longer than numpy.
+_MODULE_OF = {
     "Budget": "catalog.solver",
     "MaxMargin": "problem.maxmargin",
     "QCQP": "problem.qcqp",
@@ -58,18 +58,23 @@ _HOME = {
     "unit_rows": "problem.maxmargin",
     "write": "problem.formats.by_suffix",
 }
-__all__ = ["__version__", *_HOME]  # noqa: PLE0604
+__all__ = ["__version__", *_MODULE_OF]  # noqa: PLE0604
 
-
-# Of these the value is the module itself.
+# These names are the modules themselves.
 _MODULES = ("features", "theory")
 
 
 class _Package(ModuleType):
-    """The package, in which `problem` stays the function when the sub-package of that name is imported."""
+    """The type of this package, which keeps public functions that have the name of a sub-package.
+
+    ``qcqpbench.problem`` is a function, and ``qcqpbench/problem/`` is a sub-package. When Python imports a sub-package,
+    it sets the attribute of that name on the parent, and ``qcqpbench.problem("…")`` would call a module. So this type
+    ignores the assignment of a module to a public name; other names are set as usual. ``from qcqpbench.problem.qcqp
+    import QCQP`` works as ever, but ``import qcqpbench.problem.qcqp as q`` does not, since it reads the attribute.
+    """
 
     def __setattr__(self, name: str, value: object) -> None:
-        if not (isinstance(value, ModuleType) and name in _HOME and name not in _MODULES):
+        if not (isinstance(value, ModuleType) and name in _MODULE_OF and name not in _MODULES):
             super().__setattr__(name, value)
 
 
@@ -77,9 +82,9 @@ sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f".{_HOME[name]}", __name__)
+    module = importlib.import_module(f".{_MODULE_OF[name]}", __name__)
     value = module if name in _MODULES else getattr(module, name)
     globals()[name] = value
     return value

@@ -1,8 +1,8 @@
 """Write files whole or not at all, and never over a file of another kind.
 
-Every file that qcqpbench writes for a user goes through `writing`: the content is written to a temporary file beside
-the target, flushed to the disk and renamed. A target that exists is replaced only if its content shows that it is of
-the kind that is written; results files are never replaced.
+Every file that qcqpbench writes for a user goes through `writing`: it writes a temporary file beside the target,
+flushes it to the disk and renames it. An existing target is replaced only if its content is of the same kind; results
+files are never replaced.
 """
 
 import contextlib
@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, BinaryIO
 
-from .errors import QcqpbenchError, require
+from .errors import QcqpbenchError, require, system_reason
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 GZIP_MAGIC = b"\x1f\x8b"
-# The first bytes of an existing file that decide what kind it is.
-_HEAD_BYTES = 1 << 16
+# The first and last bytes of an existing file, which decide its kind.
+_END_BYTES = 1 << 16
 _MAGICS = {
     SQLITE_MAGIC: "a SQLite database",
     b"PAR1": "a Parquet file",
@@ -34,7 +34,7 @@ _MAGICS = {
     b"%PDF": "a PDF file",
     b"\x89PNG": "a PNG image",
 }
-# The streams of this process by name; opening them anew would begin at the start of a file they lead to.
+# Names of this process's streams. Opening one by name would overwrite the beginning of a file it is redirected to.
 _STREAM = re.compile(r"/dev/(?:fd/)?(stdout|stderr|\d+)|/proc/self/fd/(\d+)")
 _STREAMS = {"stdout": 1, "stderr": 2}
 
@@ -43,35 +43,48 @@ _STREAMS = {"stdout": 1, "stderr": 2}
 class Kind:
     """A kind of file.
 
-    name        with its article, for messages, such as "a PNG image"
-    recognize   tells from the first bytes of a file whether it is of this kind
+    Parameters
+    ----------
+    name
+        The kind with its article, for messages, such as "a PNG image".
+    recognize
+        Returns whether the first bytes of a file are of this kind.
+    end_marker
+        Bytes that the last bytes of a file of this kind contain.
     """
 
     name: str
     recognize: Callable[[bytes], bool]
+    end_marker: bytes = b""
 
 
 def absolute(path: str) -> str:
-    """Return a path that leads to the same file from every folder, and that a results file can keep."""
+    """Return a path that names the same file in every working directory.
+
+    Raises
+    ------
+    QcqpbenchError
+        If the path is not UTF-8, so that a results file cannot store it, or is relative to a deleted folder.
+    """
     try:
         path.encode()
     except UnicodeEncodeError as error:
-        raise QcqpbenchError(f"{path}: must be UTF-8 to be kept in results files, got other bytes") from error
+        raise QcqpbenchError(f"{path}: must be UTF-8 to be stored in results files, got other bytes") from error
     try:
         return str(Path(path).absolute())
     except OSError as error:
         raise QcqpbenchError(
-            f"{path}: must be an absolute path where the working directory is gone, got a relative one"
+            f"{path}: must be an absolute path if the working directory is deleted, got a relative one"
         ) from error
 
 
 def magic(name: str, *beginnings: bytes) -> Kind:
-    """Return the kind of file that begins with one of some bytes."""
+    """Return the kind of file that begins with one of the given byte strings."""
     return Kind(name, lambda head: head.startswith(beginnings))
 
 
 def is_text(head: bytes) -> bool:
-    """Return whether bytes are UTF-8 text; the last character may be cut off."""
+    """Return whether the bytes are UTF-8 text, of which the last character may be cut off."""
     try:
         head[:-3].decode("utf-8")
     except UnicodeDecodeError:
@@ -80,20 +93,20 @@ def is_text(head: bytes) -> bool:
 
 
 def text_matching(name: str, pattern: str) -> Kind:
-    """Return the kind of text file in whose first bytes a regular expression is found; ^ is the start of a line."""
-    compiled = re.compile(pattern.encode(), re.IGNORECASE | re.MULTILINE)
-    return Kind(name, lambda head: is_text(head) and compiled.search(head) is not None)
+    """Return the kind of text file whose beginning matches a regular expression; case is ignored."""
+    compiled = re.compile(pattern.encode(), re.IGNORECASE)
+    return Kind(name, lambda head: is_text(head) and compiled.match(head) is not None)
 
 
 def check_target(path: Path, kind: Kind) -> None:
-    """Refuse to replace a file that is not of a kind.
+    """Check that a path is free, or a file of a kind that may be replaced.
 
     Raises
     ------
     QcqpbenchError
         If the path is a folder, or a file with content of another kind.
     """
-    with _one_line(path):
+    with _as_qcqpbench_error(path):
         try:
             status = path.stat()
         except FileNotFoundError:
@@ -103,25 +116,28 @@ def check_target(path: Path, kind: Kind) -> None:
         if not stat.S_ISREG(status.st_mode) or _stream(path) is not None or status.st_size == 0:
             return
         with path.open("rb") as file:
-            head = file.read(_HEAD_BYTES)
-    fits = not head.startswith(SQLITE_MAGIC) and kind.recognize(head)
-    require(fits, f"{path}: must be a new file or {kind.name} to be replaced, got {_describe(head)}")
+            head = file.read(_END_BYTES)
+            file.seek(max(0, status.st_size - _END_BYTES))
+            end = file.read()
+    fits = not head.startswith(SQLITE_MAGIC) and kind.recognize(head) and kind.end_marker in end
+    refusal = f"must be a new file or {kind.name} to be replaced, got {_describe(head)}; move the file away"
+    require(fits, f"{path}: {refusal}")
 
 
 @contextlib.contextmanager
 def writing(path: str | Path, kind: Kind) -> Iterator[BinaryIO]:
-    """Open a file to be written: it appears, or replaces one of its kind, only once the block ends without an error.
+    """Open a file for writing that appears, or replaces a file of its kind, once the block ends without an error.
 
     Devices and pipes, such as /dev/stdout, get the whole content at the end.
 
     Raises
     ------
     QcqpbenchError
-        If the file cannot be written, or exists and is of another kind. What was there is left as it was.
+        If the file cannot be written, or exists and is of another kind. The existing file is left unchanged.
     """
     path = Path(path)
     check_target(path, kind)
-    with _one_line(path):
+    with _as_qcqpbench_error(path):
         if _stream(path) is not None or _is_device(path):
             with tempfile.TemporaryFile() as content:
                 yield content
@@ -129,7 +145,7 @@ def writing(path: str | Path, kind: Kind) -> Iterator[BinaryIO]:
                 with _open_device(path) as target:
                     shutil.copyfileobj(content, target)
             return
-        # A link stays a link: the file that it leads to is replaced.
+        # A symbolic link is kept, and the file that it points to is replaced.
         target_path = Path(os.path.realpath(path))
         part = target_path.with_name(f".qcqpbench-{secrets.token_hex(8)}.part")
         try:
@@ -139,7 +155,7 @@ def writing(path: str | Path, kind: Kind) -> Iterator[BinaryIO]:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            # It may have become another file meanwhile.
+            # Another process may have written the target meanwhile.
             check_target(path, kind)
             part.replace(target_path)
         finally:
@@ -148,27 +164,28 @@ def writing(path: str | Path, kind: Kind) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def writing_text(path: str | Path, kind: Kind) -> Iterator[IO[str]]:
-    """Open a UTF-8 text file as `writing` does; lines end as they are written, lone surrogates are escaped."""
+    """Open a UTF-8 text file as `writing` does, without translation of line ends; lone surrogates are escaped."""
     with writing(path, kind) as file:
         text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
         try:
             yield text
             text.flush()
         finally:
-            # What could not be flushed is an error already.
+            # A failed flush has raised its error already.
             with contextlib.suppress(OSError):
                 text.detach()
 
 
 @contextlib.contextmanager
-def _one_line(path: Path) -> Iterator[None]:
+def _as_qcqpbench_error(path: Path) -> Iterator[None]:
+    """Turn errors of the operating system into a QcqpbenchError."""
     try:
         yield
     except BrokenPipeError:
-        # The reader has left: for the command line that is the end, and no error.
+        # The reader of the pipe has exited, which the command line does not report as an error.
         raise
     except OSError as error:
-        raise QcqpbenchError(f"{path}: cannot be written: {error.strerror or error}") from error
+        raise QcqpbenchError(f"{path}: cannot be written: {system_reason(error)}") from error
     except ValueError as error:
         if "null byte" not in str(error):
             raise
@@ -183,11 +200,11 @@ def _describe(head: bytes) -> str:
 
 
 def _stream(path: Path) -> int | None:
-    """Return the number of the open file that a path such as /dev/stdout names."""
-    found = _STREAM.fullmatch(str(path))
-    if found is None:
+    """Return the file descriptor that a path such as /dev/stdout names."""
+    match = _STREAM.fullmatch(str(path))
+    if match is None:
         return None
-    name = found[1] or found[2]
+    name = match[1] or match[2]
     return _STREAMS[name] if name in _STREAMS else int(name)
 
 

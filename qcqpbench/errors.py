@@ -1,14 +1,14 @@
-"""The one exception of the package."""
+"""The exception of the package, and the texts of error messages."""
 
 import difflib
 from collections.abc import Iterable
 
-# Of a message that is stored: a solver may raise or return megabytes.
+# Limit of a stored message: a solver may raise or return megabytes.
 MAX_MESSAGE_CHARACTERS = 2000
 
 
 class QcqpbenchError(Exception):
-    """Wrong input or an unreadable file; the message is one line: what is wrong, and what would be right."""
+    """Wrong input or an unreadable file. The message is one line that says what is wrong and what is required."""
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split()))
@@ -21,9 +21,9 @@ def require(condition: bool, message: str) -> None:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the type and text of an exception in one line of limited length, whatever its own ``__str__`` does.
+    """Return the type and text of an exception in one line of limited length; of a QcqpbenchError the text alone.
 
-    A QcqpbenchError is its text alone.
+    An exception whose ``__str__`` fails is described by its type.
     """
     try:
         if isinstance(error, QcqpbenchError):
@@ -33,9 +33,14 @@ def describe_error(error: BaseException) -> str:
         return type(error).__name__
 
 
-def nearest(name: str, allowed: Iterable[str], what: str) -> QcqpbenchError:
-    """The error for an unknown name: suggests the closest one and lists all."""
+def system_reason(error: Exception) -> str:
+    """Return the reason that the operating system gives for an error, without the path that Python adds to it."""
+    return str(getattr(error, "strerror", None) or error)
+
+
+def nearest(name: str, allowed: Iterable[str], kind: str) -> QcqpbenchError:
+    """Return the error for an unknown name of some kind, which suggests the closest allowed name and lists all."""
     names = sorted(allowed)
     close = difflib.get_close_matches(name, names, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
-    return QcqpbenchError(f"unknown {what} {name!r}; {hint}allowed: {', '.join(names) or 'none'}")
+    return QcqpbenchError(f"unknown {kind} {name!r}; {hint}allowed: {', '.join(names) or 'none'}")

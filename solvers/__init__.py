@@ -1,1 +1,1 @@
-"""One file per solver adapter; the file's name is the solver's. Installed as ``qcqpbench.solvers``."""
+"""Solver adapters, one file each, named like the solver. Installed as ``qcqpbench.solvers``."""

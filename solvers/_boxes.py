@@ -1,4 +1,6 @@
-"""Bounds of variables that the constraints imply: what relaxations and branching need of an unbounded problem."""
+"""Bounds of variables that the constraints imply; relaxations and branching need them where a variable has none."""
+
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,9 +10,18 @@ from qcqpbench.problem.qcqp import QCQP
 Array = NDArray[np.float64]
 
 
-def balls(problem: QCQP) -> list[tuple[NDArray[np.int32], Array, float, float]]:
-    """The constraints l ≤ Σ_i a_i x_i² ≤ u with all a_i > 0: (variables i, coefficients a, l, u) of each."""
-    found = []
+class Ball(NamedTuple):
+    """A constraint lower ≤ Σ_i a_i x_i² ≤ upper with all coefficients a_i > 0."""
+
+    variables: NDArray[np.int32]
+    coefficients: Array
+    lower: float
+    upper: float
+
+
+def balls(problem: QCQP) -> list[Ball]:
+    """Return the constraints that bound a weighted sum of squares from above."""
+    constraints = []
     diagonal = problem.products[:, 0] == problem.products[:, 1]
     quadratic, linear = problem.quadratic, problem.linear
     for r in range(1, 1 + problem.n_constraints):
@@ -19,15 +30,16 @@ def balls(problem: QCQP) -> list[tuple[NDArray[np.int32], Array, float, float]]:
         upper = problem.upper[r - 1]
         pure = len(columns) > 0 and linear.indptr[r] == linear.indptr[r + 1]
         if pure and np.isfinite(upper) and upper >= 0 and diagonal[columns].all() and (values > 0).all():
-            found.append((problem.products[columns, 0], values, float(problem.lower[r - 1]), float(upper)))
-    return found
+            variables = problem.products[columns, 0]
+            constraints.append(Ball(variables, values, float(problem.lower[r - 1]), float(upper)))
+    return constraints
 
 
 def implied_box(problem: QCQP) -> tuple[Array, Array]:
-    """Lower and upper bounds of the variables, tightened by the balls."""
+    """Return lower and upper bounds of the variables, tightened by the balls."""
     lower, upper = problem.x_lower.copy(), problem.x_upper.copy()
-    for variables, values, _, limit in balls(problem):
-        radius = np.sqrt(limit / values)
-        lower[variables] = np.maximum(lower[variables], -radius)
-        upper[variables] = np.minimum(upper[variables], radius)
+    for ball in balls(problem):
+        radius = np.sqrt(ball.upper / ball.coefficients)
+        lower[ball.variables] = np.maximum(lower[ball.variables], -radius)
+        upper[ball.variables] = np.minimum(upper[ball.variables], radius)
     return lower, upper

@@ -1,4 +1,4 @@
-"""Passes over the patterns for a batch of paths of gip, and how its paths begin."""
+"""Passes over the patterns for a batch of gip's paths, and the warm-up with which the paths begin."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,16 +10,19 @@ from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 
 Array = NDArray[np.float64]
 
-_CYCLES, _ROW_STEPS, _TEMPERATURES, _PACE, _MOMENTUM, _LONGEST_STEP = 15, 8, (2.0, 0.3), 0.1, 0.9, 0.5
+_CYCLES, _STEPS_PER_ROW = 15, 8
+_FIRST_TEMPERATURE, _LAST_TEMPERATURE = 2.0, 0.3
+# A step of one row: its length for a unit gradient at T = 1, the share of the last step in it, its longest length.
+_STEP_LENGTH, _MOMENTUM, _MAX_STEP_LENGTH = 0.1, 0.9, 0.5
 # Paths whose points overlap by more after the warm-up have, in 95 of 100 cases, the same optimum.
-_ALIKE = 0.97
-# In few dimensions n m, smoothed paths all miss some optima: every second one is smoothed less. In very few, none is
-# given up.
-_FEW, _VERY_FEW, _LESS = 60, 20, 0.05
+_MAX_OVERLAP = 0.97
+# With few weights (n m), some optima are reached by no smoothed path: every second path is smoothed less. With very
+# few, every path is followed to the end.
+_FEW_WEIGHTS, _VERY_FEW_WEIGHTS, _WEAK_SMOOTHING = 60, 20, 0.05
 
 
 class Passes:
-    """What is computed by going through the patterns, for a batch of W at once; in float32 if told so."""
+    """Products of the patterns with a batch of W; in float32 where double precision is not asked for, if `mixed`."""
 
     def __init__(self, task: MaxMargin, mixed: bool) -> None:
         self.task = task
@@ -30,35 +33,40 @@ class Passes:
         self.single = task.patterns.astype(np.float32) if mixed and fits else None
         self.symmetric = all(np.array_equal(pattern, pattern.T) for pattern in task.patterns)
         self.pairs = list(zip(*task.pairs, strict=True))
-        self.few, self.very_few = (task.n * task.m <= limit for limit in (_FEW, _VERY_FEW))
+        self.few, self.very_few = (task.n * task.m <= limit for limit in (_FEW_WEIGHTS, _VERY_FEW_WEIGHTS))
 
     def smoothing(self, count: int) -> Array:
-        """By what the first T and μ of paths are to be multiplied."""
-        return np.where(self.few & (np.arange(count) % 2 == 1), _LESS, 1.0)
+        """Return the factors of the first T and μ of `count` paths."""
+        return np.where(self.few & (np.arange(count) % 2 == 1), _WEAK_SMOOTHING, 1.0)
+
+    def by_pair(self, factors: Array) -> Array:
+        """Return the products of the factors (b, n) of two rows of W in the order of the stabilities, shape (b, R)."""
+        i, j = self.task.pairs
+        return np.tile(factors[:, i] * factors[:, j], self.task.p)
 
     def _patterns(self, double: bool) -> NDArray[Any]:
         return self.task.patterns if double or self.single is None else self.single
 
     def times(self, rows: Array, double: bool) -> tuple[NDArray[Any], NDArray[Any]]:
-        """wᵀP^r and P^r w for rows w (k, m), shapes (p, k, m); one pass, two if the patterns are not symmetric."""
+        """Return wᵀP^r and P^r w for rows w (k, m), shapes (p, k, m): one pass, two if a pattern is not symmetric."""
         patterns = self._patterns(double)
         w = rows.astype(patterns.dtype)
         # Stacks of small products run at the speed of memory where one product with few columns does not.
-        right = np.matmul(w, patterns)
-        return right, right if self.symmetric else np.matmul(patterns, w.T).swapaxes(1, 2)
+        wP = np.matmul(w, patterns)
+        return wP, wP if self.symmetric else np.matmul(patterns, w.T).swapaxes(1, 2)
 
     def products(self, W: Array, double: bool) -> tuple[NDArray[Any], NDArray[Any], Array]:
-        """w_iᵀP^r and P^r w_i for a batch of W, shapes (p, b, n, m), and the stabilities (b, R), R = p N."""
+        """Return w_iᵀP^r and P^r w_i for a batch of W, shapes (p, b, n, m), and the stabilities (b, R), R = p N."""
         task, (b, n, m) = self.task, W.shape
-        right, left = (each.reshape(task.p, b, n, m) for each in self.times(W.reshape(b * n, m), double))
-        w = W.astype(right.dtype)
+        wP, Pw = (product.reshape(task.p, b, n, m) for product in self.times(W.reshape(b * n, m), double))
+        w = W.astype(wP.dtype)
         g = np.empty((b, task.p, len(self.pairs)))
         for k, (i, j) in enumerate(self.pairs):
-            g[:, :, k] = np.matmul(right[:, :, i].swapaxes(0, 1), w[:, j, :, None])[..., 0]
-        return right, left, (g * task.labels).reshape(b, -1)
+            g[:, :, k] = np.matmul(wP[:, :, i].swapaxes(0, 1), w[:, j, :, None])[..., 0]
+        return wP, Pw, (g * task.labels).reshape(b, -1)
 
     def mixture(self, weights: Array, double: bool) -> NDArray[Any]:
-        """Σ_r λ^r_k ζ^r_k P^r for each pair k and each row of weights (b, R), shape (b, N, m, m); one pass."""
+        """Return Σ_r λ^r_k ζ^r_k P^r for each pair k and row λ of weights (b, R), shape (b, N, m, m); one pass."""
         task, patterns = self.task, self._patterns(double)
         signed = (weights.reshape(-1, *task.labels.shape) * task.labels).swapaxes(1, 2).reshape(-1, task.p)
         mixed = signed.astype(patterns.dtype) @ patterns.reshape(task.p, -1)
@@ -66,46 +74,55 @@ class Passes:
 
 
 def warm_up(passes: Passes, W: Array) -> Iterator[tuple[Array, Array]]:
-    """Towards the barrier's first optimum: gradient ascent with momentum on the soft minimum −T ln Σ exp(−g/T) of the
-    stabilities, row by row, while T falls; a batch of W and their margins before each cycle over the rows, and after.
+    """Move a batch of W towards the barrier's first optimum; yield W and margins before each cycle and after the last.
 
-    While one row moves, the products of the others with the patterns stay: a cycle costs one pass.
+    A cycle takes gradient steps with momentum, row by row, on the soft minimum −T ln Σ exp(−g/T) of the stabilities,
+    and T falls from cycle to cycle. While one row moves, the products of the others with the patterns stay: a cycle
+    costs one pass.
     """
-    task, pairs, (b, n, m) = passes.task, passes.pairs, W.shape
-    right, left, g = passes.products(W, False)
+    task, pairs, (b, n, _) = passes.task, passes.pairs, W.shape
+    wP, Pw, g = passes.products(W, False)
     # In units of the typical stability.
-    labels = task.labels.astype(right.dtype) / right.dtype.type(passes.unit)
-    rows = [(right[:, :, i], left[:, :, i]) for i in range(n)]
-    w, velocity, g = W.astype(right.dtype), np.zeros(W.shape, right.dtype), g.reshape(b, *labels.shape) / passes.unit
-    temperatures = np.geomspace(*_TEMPERATURES, _CYCLES)[:, None, None] * passes.smoothing(b)[:, None]
-    for T in temperatures.astype(right.dtype):
+    labels = task.labels.astype(wP.dtype) / wP.dtype.type(passes.unit)
+    rows = [(wP[:, :, i], Pw[:, :, i]) for i in range(n)]
+    w, velocity, g = W.astype(wP.dtype), np.zeros(W.shape, wP.dtype), g.reshape(b, *labels.shape) / passes.unit
+    temperatures = np.geomspace(_FIRST_TEMPERATURE, _LAST_TEMPERATURE, _CYCLES)[:, None, None]
+    for T in (temperatures * passes.smoothing(b)[:, None]).astype(wP.dtype):
         yield unit_rows(w), g.min(axis=(1, 2)) * passes.unit
         for i in range(n):
-            own = [k for k, pair in enumerate(pairs) if i in pair]
-            slopes = np.empty((b, task.p, len(own), m), right.dtype)
-            for place, k in enumerate(own):
-                of_other = rows[pairs[k][1]][1] if i == pairs[k][0] else rows[pairs[k][0]][0]
-                np.multiply(of_other.swapaxes(0, 1), labels[:, k, None], out=slopes[:, :, place])
-            slopes = slopes.reshape(b, -1, m)
-            others = np.delete(g, own, axis=2).reshape(b, -1)
-            w[:, i], velocity[:, i], moved = _climb(slopes, others.astype(right.dtype), T, w[:, i], velocity[:, i])
-            g[:, :, own] = moved.reshape(b, -1, len(own))
+            pairs_of_row = [k for k, pair in enumerate(pairs) if i in pair]
+            slopes = _slopes(rows, labels, pairs, i, pairs_of_row)
+            others = np.delete(g, pairs_of_row, axis=2).reshape(b, -1)
+            w[:, i], velocity[:, i], moved = _climb(slopes, others.astype(wP.dtype), T, w[:, i], velocity[:, i])
+            g[:, :, pairs_of_row] = moved.reshape(b, -1, len(pairs_of_row))
             rows[i] = passes.times(w[:, i], False)
     yield unit_rows(w), g.min(axis=(1, 2)) * passes.unit
 
 
+def _slopes(rows: Any, labels: Any, pairs: list[Any], i: int, pairs_of_row: list[int]) -> Any:
+    """Return the gradients in row i of the stabilities of its pairs, shape (b, stabilities, m)."""
+    p, b, m = rows[i][0].shape
+    slopes = np.empty((b, p, len(pairs_of_row), m), labels.dtype)
+    for place, k in enumerate(pairs_of_row):
+        of_other = rows[pairs[k][1]][1] if i == pairs[k][0] else rows[pairs[k][0]][0]
+        np.multiply(of_other.swapaxes(0, 1), labels[:, k, None], out=slopes[:, :, place])
+    return slopes.reshape(b, -1, m)
+
+
 def _climb(slopes: Any, others: Any, T: Any, w: Any, velocity: Any) -> tuple[Any, Any, Any]:
-    """Some steps of one row w (b, m) of each path, with the slopes of its stabilities and with the other stabilities,
-    that stay; the row, its velocity and its stabilities."""
+    """Take the steps of one row w (b, m) of each path; return the row, its velocity and its stabilities.
+
+    slopes are the gradients of the row's stabilities; the `others` do not change.
+    """
     moved = np.matmul(slopes, w[:, :, None])[:, :, 0]
-    for _ in range(_ROW_STEPS):
+    for _ in range(_STEPS_PER_ROW):
         g = np.concatenate([moved, others], axis=1)
         weights = np.exp((g.min(axis=1, keepdims=True) - g) / T)
         weights /= weights.sum(axis=1, keepdims=True)
         gradient = np.matmul(weights[:, None, : moved.shape[1]], slopes)[:, 0]
         gradient -= np.sum(gradient * w, axis=1, keepdims=True) * w
-        velocity = _MOMENTUM * velocity + _PACE * T * gradient
-        velocity *= np.minimum(1.0, _LONGEST_STEP / np.maximum(_lengths(velocity), 1e-30))
+        velocity = _MOMENTUM * velocity + _STEP_LENGTH * T * gradient
+        velocity *= np.minimum(1.0, _MAX_STEP_LENGTH / np.maximum(_lengths(velocity), 1e-30))
         w = w + velocity
         w /= _lengths(w)
         moved = np.matmul(slopes, w[:, :, None])[:, :, 0]
@@ -117,12 +134,15 @@ def _lengths(rows: Any) -> Any:
 
 
 def distinct(passes: Passes, W: Array) -> list[int]:
-    """Which points of a batch are not near an earlier one, up to the task's symmetries: those would end alike."""
+    """Return the indices of the points of a batch that are not close to an earlier one, up to the task's symmetries.
+
+    Paths from close points would reach the same optimum.
+    """
     overlaps = np.abs(np.einsum("aim,bim->ab", W, W))
     if passes.symmetric and passes.task.n == 2:
         overlaps = np.maximum(overlaps, np.abs(np.einsum("aim,bim->ab", W, W[:, ::-1])))
     kept: list[int] = []
     for k, overlap in enumerate(overlaps / passes.task.n):
-        if passes.very_few or not (overlap[kept] > _ALIKE).any():
+        if passes.very_few or not (overlap[kept] > _MAX_OVERLAP).any():
             kept.append(k)
     return kept

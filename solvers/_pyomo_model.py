@@ -1,4 +1,4 @@
-"""Pyomo itself, and a QCQP as a model of it."""
+"""The import of Pyomo, and QCQPs as Pyomo models."""
 
 import contextlib
 import os
@@ -15,17 +15,17 @@ from qcqpbench.problem.qcqp import QCQP
 
 Array = NDArray[np.float64]
 
-# Where `make setup` puts what PyNumero needs.
-_LIBRARY = Path(sys.prefix, "share", "qcqpbench", "pyomo", "lib", "libpynumero_ASL.so")
+# The library that PyNumero needs, as `make setup` installs it.
+_PYNUMERO_LIBRARY = Path(sys.prefix, "share", "qcqpbench", "pyomo", "lib", "libpynumero_ASL.so")
 
 
 @contextlib.contextmanager
 def load_pyomo() -> Iterator[Any]:
-    """pyomo.environ, silenced, and told where PyNumero's library is."""
+    """Import pyomo.environ with the path of PyNumero's library set; its logging is silenced in the context."""
     from pyomo.common import envvar
 
-    if library_is_ours():
-        envvar.PYOMO_CONFIG_DIR = str(_LIBRARY.parent.parent)
+    if uses_setup_library():
+        envvar.PYOMO_CONFIG_DIR = str(_PYNUMERO_LIBRARY.parent.parent)
     import pyomo.environ
     from pyomo.common.log import LoggingIntercept
 
@@ -33,13 +33,13 @@ def load_pyomo() -> Iterator[Any]:
         yield pyomo.environ
 
 
-def library_is_ours() -> bool:
-    """Whether PyNumero takes its library from where `make setup` puts it."""
-    return "PYOMO_CONFIG_DIR" not in os.environ and _LIBRARY.exists()
+def uses_setup_library() -> bool:
+    """Return True if PyNumero takes the library that `make setup` installs."""
+    return "PYOMO_CONFIG_DIR" not in os.environ and _PYNUMERO_LIBRARY.exists()
 
 
 def pyomo_model(problem: QCQP) -> Any:
-    """A ConcreteModel with variables x[0..n−1], objective and constraints[0..c−1], as a user of Pyomo would write it.
+    """Return a ConcreteModel with variables x[0..n−1], an objective and constraints[0..c−1].
 
     Its size and the time to build it are linear in the number of nonzeros.
     """
@@ -61,7 +61,7 @@ def pyomo_model(problem: QCQP) -> Any:
 
     counts = np.diff(problem.quadratic.indptr + problem.linear.indptr)[1:]
     model = pyo.ConcreteModel()
-    # The garbage collector would go through the growing model again and again, for most of the time.
+    # Otherwise the garbage collector takes most of the time: it scans the growing model again and again.
     with PauseGC():
         model.x = pyo.Var(range(problem.n_variables), bounds=lambda _, i: (x_lower[i], x_upper[i]))
         x = list(model.x.values())
@@ -74,18 +74,18 @@ def pyomo_model(problem: QCQP) -> Any:
 
 
 def set_point(model: Any, x: Array) -> None:
-    """Make x the values of the variables."""
+    """Set the values of the variables."""
     for variable, value in zip(model.x.values(), x.tolist(), strict=True):
         variable.set_value(value, skip_validation=True)
 
 
 def point(model: Any) -> Array:
-    """The values of the variables."""
+    """Return the values of the variables."""
     return np.array([variable.value for variable in model.x.values()], dtype=np.float64)
 
 
 def _expression(problem: QCQP, row: int, x: list[Any]) -> Any:
-    """f_row as Σ_i x_i·(Σ_j c_ij x_j) + Σ_i d_i x_i: far fewer nodes than one for each product."""
+    """Return f_row as Σ_i x_i·(Σ_j c_ij x_j) + Σ_i d_i x_i, which has fewer nodes than a sum over products."""
     from pyomo.core.expr import LinearExpression
     from pyomo.environ import quicksum
 
@@ -95,7 +95,7 @@ def _expression(problem: QCQP, row: int, x: list[Any]) -> Any:
     span = slice(*problem.quadratic.indptr[row : row + 2])
     coefficients = problem.quadratic.data[span]
     i, j = problem.products[problem.quadratic.indices[span]].T
-    # The products come in the order of i.
+    # The products are sorted by i.
     ends = [0, *(np.flatnonzero(np.diff(i)) + 1), len(i)] if len(i) else []
     terms = [x[i[begin]] * linear(coefficients[begin:end], j[begin:end]) for begin, end in pairwise(ends)]
     span = slice(*problem.linear.indptr[row : row + 2])

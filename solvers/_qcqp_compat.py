@@ -1,6 +1,6 @@
-"""What qcqp 0.8.3, written for cvxpy 0.4, asks of its surroundings and no longer finds; none of its own code.
+"""Replacements for what qcqp 0.8.3, written for cvxpy 0.4, expects of other packages and no longer finds.
 
-Outside qcqp's own modules nothing stays changed: cvxpy, scipy, NumPy's random state and logging are as before.
+Only qcqp's own modules stay changed: cvxpy, scipy, NumPy's random state and logging are as before.
 """
 
 import contextlib
@@ -22,10 +22,10 @@ Array = NDArray[np.float64]
 
 
 def load() -> Any:
-    """The package qcqp, imported so that it works."""
+    """Import the package qcqp, patched so that it works, and return it."""
     if "qcqp.qcqp" not in sys.modules:
         cvxpy: Any = importlib.import_module("cvxpy")
-        # With a handler there, its logging.basicConfig does nothing and opens no qcqp.log.
+        # While the root logger has a handler, its logging.basicConfig does nothing and opens no qcqp.log.
         root, handler = logging.getLogger(), logging.NullHandler()
         root.addHandler(handler)
         cvxpy.utilities.QuadCoeffExtractor = _Extractor
@@ -50,8 +50,8 @@ def load() -> Any:
 
 @contextlib.contextmanager
 def running(seed: int, pyipopt: Any) -> Iterator[None]:
-    """While qcqp runs: its random numbers from a seed, a module pyipopt, no warnings about its ways with NumPy."""
-    random = np.random.get_state()
+    """Seed NumPy's random state and provide the module pyipopt while qcqp runs; suppress NumPy's warnings."""
+    random_state = np.random.get_state()
     np.random.seed(seed)
     sys.modules["pyipopt"] = pyipopt
     try:
@@ -60,11 +60,11 @@ def running(seed: int, pyipopt: Any) -> Iterator[None]:
             yield
     finally:
         del sys.modules["pyipopt"]
-        np.random.set_state(random)
+        np.random.set_state(random_state)
 
 
-def stated(problem: QCQP) -> Any:
-    """The problem as qcqp wants it: answers what it asks of a problem of cvxpy 0.4 with one variable."""
+def problem_for_qcqp(problem: QCQP) -> Any:
+    """Return an object with the attributes that qcqp uses of a problem of cvxpy 0.4 with one variable."""
     n = problem.n_variables
     linear = sparse.csr_matrix(sparse.vstack([problem.linear[[0]], problem.linear[1:], sparse.eye_array(n)]))
     lower = np.concatenate([[-np.inf], problem.lower, problem.x_lower])
@@ -79,30 +79,35 @@ def stated(problem: QCQP) -> Any:
         ("<=", functions(np.flatnonzero(np.isfinite(lower) & ~equal), -1.0, lower)),
         ("<=", functions(np.flatnonzero(np.isfinite(upper) & ~equal), 1.0, upper)),
         ("==", functions(np.flatnonzero(equal), 1.0, upper)),
-        ("<=", _unnamed(problem)),
+        ("<=", _constraint_on_unnamed(problem)),
     ]
     variable = SimpleNamespace(id=0, size=(n, 1), value=None)
     objective = functions(np.array([0]), 1.0, np.array([-problem.constant]))
     return SimpleNamespace(
         variables=lambda: [variable],
         objective=SimpleNamespace(args=[objective], NAME=problem.sense),
-        constraints=[SimpleNamespace(_expr=each, OP_NAME=relation) for relation, each in groups if each.r.size],
+        constraints=[SimpleNamespace(_expr=group, OP_NAME=relation) for relation, group in groups if group.r.size],
         is_dcp=lambda: False,
     )
 
 
 class PyIpopt:
-    """The little that qcqp uses of the module pyipopt, on cyipopt.
+    """The part of the module pyipopt that qcqp uses, on cyipopt.
 
-    watch(x, iteration)   is told every iterate (None in the restoration phase); says whether to go on
+    Parameters
+    ----------
+    max_iter
+        Iteration limit of IPOPT.
+    on_iterate
+        Called as on_iterate(x, iteration), with x None in the restoration phase; returns False to stop IPOPT.
     """
 
     NLP_LOWER_BOUND_INF = -1e19
     NLP_UPPER_BOUND_INF = 1e19
 
-    def __init__(self, max_iter: int, watch: Callable[[Array | None, int], bool]) -> None:
+    def __init__(self, max_iter: int, on_iterate: Callable[[Array | None, int], bool]) -> None:
         self._max_iter = max_iter
-        self._watch = watch
+        self._on_iterate = on_iterate
 
     def create(
         self,
@@ -116,13 +121,14 @@ class PyIpopt:
         _hessian_nonzeros: int,
         *functions: Any,
     ) -> Any:
+        """Return an object whose ``solve`` runs IPOPT on the functions."""
         import cyipopt
 
         objective, gradient, constraints, jacobian = functions
 
         def intermediate(mode: int, iteration: int, *_: float) -> bool:
             iterate = nlp.get_current_iterate() if mode == 0 else None
-            return self._watch(None if iterate is None else iterate["x"], iteration)
+            return self._on_iterate(None if iterate is None else iterate["x"], iteration)
 
         callbacks = SimpleNamespace(
             objective=objective,
@@ -145,7 +151,7 @@ class PyIpopt:
 
 
 class _Functions:
-    """Quadratic functions xᵀP_k x + q_k·x + r_k, in the place of an expression."""
+    """Quadratic functions xᵀP_k x + q_k·x + r_k in place of a cvxpy expression."""
 
     def __init__(self, P: list[sparse.csr_matrix], q: sparse.csr_matrix, r: Array) -> None:
         self.P, self.q, self.r = P, q, r
@@ -156,6 +162,8 @@ class _Functions:
 
 
 class _Extractor:
+    """Replacement for cvxpy's QuadCoeffExtractor."""
+
     def __init__(self, *_: Any) -> None: ...
 
     def get_coeffs(self, functions: _Functions) -> tuple[Any, ...]:
@@ -163,7 +171,7 @@ class _Extractor:
 
 
 def _matrix(problem: QCQP, row: int) -> sparse.csr_matrix:
-    """The quadratic coefficients of f_row, or none for a row that stands for a bound."""
+    """Return the quadratic coefficients of f_row, zero for a row that stands for a bound of a variable."""
     n = problem.n_variables
     if row > problem.n_constraints:
         return sparse.csr_matrix((n, n))
@@ -172,8 +180,8 @@ def _matrix(problem: QCQP, row: int) -> sparse.csr_matrix:
     return sparse.csr_matrix((problem.quadratic.data[span], (i, j)), shape=(n, n))
 
 
-def _unnamed(problem: QCQP) -> _Functions:
-    """A constraint that says nothing about the variables that no other names: qcqp fails where there is none."""
+def _constraint_on_unnamed(problem: QCQP) -> _Functions:
+    """Return an ineffective constraint on the variables that no other names: qcqp fails on a variable without any."""
     n = problem.n_variables
     bounded = np.isfinite(problem.lower) | np.isfinite(problem.upper)
     named = np.isfinite(problem.x_lower) | np.isfinite(problem.x_upper)
@@ -185,6 +193,7 @@ def _unnamed(problem: QCQP) -> _Functions:
 
 
 def _bmat(blocks: list[list[Any]]) -> Any:
+    """Return sparse.bmat of blocks that may be numbers."""
     return sparse.bmat(
-        [[sparse.csr_matrix([[each]]) if np.ndim(each) == 0 else each for each in row] for row in blocks]
+        [[sparse.csr_matrix([[block]]) if np.ndim(block) == 0 else block for block in row] for row in blocks]
     )

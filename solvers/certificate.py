@@ -1,4 +1,4 @@
-"""gip's point with a certified upper bound on the margin, by the dual of Shor's relaxation. docs/gip.md"""
+"""gip's point with a certified upper bound on the margin, by the dual of Shor's relaxation (docs/gip.md)."""
 
 from dataclasses import dataclass, replace
 
@@ -12,15 +12,18 @@ from qcqpbench.problem.maxmargin import MaxMargin
 
 from .gip import Gip
 
-# Of the time, for the iteration that is under way when it is over, and for the eigensolver.
-_RESERVE = 0.2
+# The share of the time limit that is left for the iteration under way at its end, and for the eigensolver.
+_RESERVED_SHARE = 0.2
 
 
 @dataclass(frozen=True)
 class CertificateSolver(TaskSolver):
-    """What `qcqpbench certify` does, as a solver: its rows bring the bounds into results and reports.
+    """The command `qcqpbench certify` as a solver, whose rows bring the bounds into results and reports.
 
-    tol   how near to the relaxation's value the bound is to come, relative
+    Parameters
+    ----------
+    tol
+        Relative distance from the relaxation's value at which the bound is good enough.
     """
 
     name = "certificate"
@@ -34,20 +37,21 @@ class CertificateSolver(TaskSolver):
         solve = Gip().build(problem)
 
         def run(start: NDArray[np.float64], budget: Budget) -> Solution:
-            found = solve(start, budget)
-            seconds = budget.remaining() - _RESERVE * budget.time_limit if np.isfinite(budget.time_limit) else np.inf
-            if found.x is None or seconds <= 0:
-                return found
-            proof = certify_margin(problem, found.x, found.multipliers, seconds, self.tol)
-            termination = Termination.OPTIMAL if proof.proved_optimal else found.termination
-            # Multipliers and offsets are the proof: whoever has the row can compute the bound again.
+            solution = solve(start, budget)
+            seconds = np.inf
+            if np.isfinite(budget.time_limit):
+                seconds = budget.remaining() - _RESERVED_SHARE * budget.time_limit
+            if solution.x is None or seconds <= 0:
+                return solution
+            proof = certify_margin(problem, solution.x, solution.multipliers, seconds, self.tol)
+            # Multipliers and offsets are the proof: the bound can be recomputed from the row.
             offsets = {f"offset_{i}": float(y) for i, y in enumerate(proof.offsets)}
             return replace(
-                found,
-                termination=termination,
+                solution,
+                termination=Termination.OPTIMAL if proof.proved_optimal else solution.termination,
                 bound=proof.bound,
                 multipliers=proof.multipliers,
-                details={**found.details, **offsets},
+                details={**solution.details, **offsets},
             )
 
         return run

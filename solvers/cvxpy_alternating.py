@@ -16,11 +16,11 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class CvxpyAlternating(TaskSolver):
-    """Go through the rows w_i in turn, each time with the others fixed, until a round gains less than tol · scale.
+    """Optimization of the rows w_i in turn, the others fixed, until a round gains less than tol · scale.
 
-    With A the rows ζ^r w_jᵀP^r (transposed where j > i), the step maximizes t s.t. A w ≥ t, ‖w‖ ≤ 1: exact where a
-    positive margin exists. Where none does (w = 0 would win), it maximizes t s.t. A w ≥ t on the plane w_i·w = 1, which
-    does not lose margin either: t ≤ 0 only gains when w is scaled back to length 1.
+    With A the rows ζ^r w_jᵀP^r (transposed where j > i), a step maximizes t s.t. A w ≥ t, ‖w‖ ≤ 1: exact where a
+    positive margin exists. Where none exists (w = 0 would be optimal), it maximizes t s.t. A w ≥ t on the plane
+    w_i·w = 1. That does not lower the margin either: t ≤ 0 grows when w is scaled back to length 1.
     """
 
     name = "cvxpy_alternating"
@@ -28,7 +28,7 @@ class CvxpyAlternating(TaskSolver):
     requires = ("cvxpy",)
     extra = "cvxpy"
     citation = "Diamond, Boyd, JMLR 17 (2016) 83; block-coordinate ascent"
-    # It stops where no row alone can gain, which need not be a local optimum.
+    # It stops where no single row can improve, which need not be a local optimum.
     accuracy = 0.05
 
     solver: Literal["CLARABEL", "SCS"] = "CLARABEL"
@@ -51,9 +51,9 @@ class CvxpyAlternating(TaskSolver):
                         termination = Termination.TIME_LIMIT
                         break
                     candidate = step(W, i, budget.remaining())
-                    found = float(problem.margin(candidate))
-                    if found > margin:
-                        W, margin = candidate, found
+                    candidate_margin = float(problem.margin(candidate))
+                    if candidate_margin > margin:
+                        W, margin = candidate, candidate_margin
                         budget.report(W)
                 else:
                     if margin - before < self.tol * problem.scale:
@@ -64,7 +64,7 @@ class CvxpyAlternating(TaskSolver):
 
 
 class _RowStep:
-    """The best row i with the others fixed: two parametrized programs, compiled once."""
+    """Two parametrized programs for the best row with the others fixed, compiled once."""
 
     def __init__(self, task: MaxMargin, solver: str) -> None:
         import cvxpy
@@ -84,6 +84,7 @@ class _RowStep:
         ]
 
     def __call__(self, W: Array, i: int, seconds: float) -> Array:
+        """Return W with the best row i, or W itself if no program improves it."""
         self.A.value = self._rows(W, i)
         self.previous.value = W[i]
         best = W
@@ -108,7 +109,7 @@ class _RowStep:
         return best
 
     def _rows(self, W: Array, i: int) -> Array:
-        """A, of shape (p (n−1), m): the stabilities that row i takes part in are A w_i."""
+        """Return A of shape (p (n−1), m), with which A w_i are the stabilities of the pairs of row i."""
         first, second = self.task.pairs
         blocks = []
         for k, (a, b) in enumerate(zip(first, second, strict=True)):

@@ -1,4 +1,4 @@
-"""Graduated interior point: many paths from a smooth landscape, the best to the end, on unit spheres. docs/gip.md"""
+"""Graduated interior point: many paths from a smooth landscape, the best to the end, on unit spheres (docs/gip.md)."""
 
 import hashlib
 from collections.abc import Iterator
@@ -20,21 +20,29 @@ from ._gip_state import Batch
 Array = NDArray[np.float64]
 Step = TypeVar("Step")
 
-# A Newton step takes about this many times as long as one of the warm-up.
-_NEWTON = 10
+# The time of a Newton step relative to that of a step of the warm-up.
+_NEWTON_TIME_RATIO = 10
 
 
 @dataclass(frozen=True)
 class Gip(TaskSolver):
-    """Maximize t + μ Σ ln(g − t) over W and t by Newton's method, g the stabilities, while μ goes from large to zero.
+    """Newton's method for the maximum of t + μ Σ ln(g − t) over W and t, g the stabilities, while μ falls to zero.
 
-    starts      paths in lockstep: the given start and random ones, the best of which are followed to the end; by
-                default 8 and 24 more for each stability per weight, at most 42
-    mu0         the first μ, in units of (typical stability)/(number of stabilities); the larger, the smoother
-    shrink      what μ is multiplied with once a path has converged at it
-    tol         KKT residual to stop at, in units of the typical stability
-    precision   mixed: passes over the patterns in float32 until μ is small, then in float64; double: always float64
-    max_iter    Newton steps of a path
+    Parameters
+    ----------
+    starts
+        Paths in lockstep: the given start and random ones, the best of which are followed to the end. By default 8,
+        and 24 more for each stability per weight, at most 42.
+    mu0
+        First μ, in units of (typical stability)/(number of stabilities); the larger, the smoother.
+    shrink
+        Factor of μ once a path has converged at it.
+    tol
+        KKT residual to stop at, in units of the typical stability.
+    precision
+        "mixed": passes over the patterns in float32 until μ is small, then in float64. "double": always in float64.
+    max_iter
+        Limit on the Newton steps of a path.
     """
 
     name = "gip"
@@ -50,7 +58,7 @@ class Gip(TaskSolver):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.shrink < 1, f"gip: shrink={self.shrink} is not allowed; right is less than 1")
+        require(self.shrink < 1, f"gip: shrink must be less than 1, got {self.shrink}")
 
     def build(self, problem: MaxMargin) -> RunFunction:
         passes = Passes(problem, self.precision == "mixed")
@@ -61,7 +69,7 @@ class Gip(TaskSolver):
         return run
 
     def climb(self, passes: Passes, W: Array, budget: Budget, best: float = -np.inf) -> Solution:
-        """The best of a batch of starts; on the way, points are reported that are better than the best before."""
+        """Return the best point reached from a batch of starts; report points of a margin above `best` on the way."""
         task = passes.task
         if passes.unit == 0:
             # Every pattern is zero, and so is every margin.
@@ -71,15 +79,15 @@ class Gip(TaskSolver):
         for warm, margins in pace.while_time(warm_up(passes, W)):
             best = _report_better(warm, margins, best, budget)
         batch = Batch(passes, warm[distinct(passes, warm)], self.mu0, self.shrink, self.tol)
-        pace.longest *= _NEWTON
+        pace.longest *= _NEWTON_TIME_RATIO
         for _ in pace.while_time(batch.run(self.max_iter)):
             best = _report_better(batch.W, batch.margins, best, budget)
         k = int(task.margin(batch.W).argmax())
         converged = batch.residual[k] <= max(self.tol, 1e-8)
         termination = Termination.LOCALLY_OPTIMAL if converged else Termination.STALLED
         if batch.live.any():
-            over = batch.iterations >= self.max_iter
-            termination = Termination.ITERATION_LIMIT if over else Termination.TIME_LIMIT
+            at_limit = batch.iterations >= self.max_iter
+            termination = Termination.ITERATION_LIMIT if at_limit else Termination.TIME_LIMIT
         return Solution(
             x=batch.W[k],
             termination=termination,
@@ -91,12 +99,12 @@ class Gip(TaskSolver):
 
 
 def automatic_starts(task: MaxMargin) -> int:
-    """The higher the load, the more optima there are, and the more differ by little only."""
+    """Return the number of starts: more at a high load, where there are more optima and they differ less."""
     return min(42, round(8 + 24 * task.labels.size / (task.n * task.m)))
 
 
 def batch_of_starts(start: Array, count: int, number: int = 0) -> Array:
-    """Random starts that depend on the given one and the batch's number alone; the first batch begins with it."""
+    """Return random starts that depend on the given one and the batch's number alone; batch 0 begins with it."""
     seed = int.from_bytes(hashlib.sha256(np.ascontiguousarray(start, dtype="<f8").tobytes()).digest()[:8], "big")
     W = rng.normals(rng.stream(seed, "starts", number), np.empty((count, *start.shape)))
     if number == 0:
@@ -105,12 +113,13 @@ def batch_of_starts(start: Array, count: int, number: int = 0) -> Array:
 
 
 class _Pace:
-    """Steps while there is time for one more, going by the longest so far."""
+    """Time control of an iteration: it goes on while the longest step so far would end in time."""
 
     def __init__(self, budget: Budget) -> None:
         self.budget, self.longest = budget, 0.0
 
     def while_time(self, steps: Iterator[Step]) -> Iterator[Step]:
+        """Yield steps while there is time for one more."""
         while self.budget.remaining() > self.longest:
             begin = self.budget.seconds()
             try:
@@ -122,6 +131,7 @@ class _Pace:
 
 
 def _report_better(W: Array, margins: Array, best: float, budget: Budget) -> float:
+    """Report the point of the largest margin if it is above `best`; return the larger of both."""
     k = int(margins.argmax())
     if margins[k] > best:
         budget.report(W[k])

@@ -12,7 +12,7 @@ from qcqpbench.catalog.status import Termination
 from qcqpbench.errors import QcqpbenchError
 from qcqpbench.problem.qcqp import QCQP
 
-from ._nlp import Best
+from ._nlp import Best, minimization_sign
 
 Array = NDArray[np.float64]
 
@@ -32,7 +32,13 @@ _TERMINATION = {
 
 @dataclass(frozen=True)
 class Ipopt(QCQPSolver):
-    """warm_start tells IPOPT to stay close to the start instead of moving it away from the bounds."""
+    """IPOPT with exact derivatives.
+
+    Parameters
+    ----------
+    warm_start
+        Stay close to the start instead of moving it away from the bounds.
+    """
 
     name = "ipopt"
     drives = "IPOPT, interior point with filter line search, through cyipopt"
@@ -60,23 +66,11 @@ class Ipopt(QCQPSolver):
             cu=problem.upper,
         )
         callbacks.nlp = nlp
-        options: dict[str, Any] = {
-            "tol": self.tol,
-            "max_iter": self.max_iter,
-            "mu_strategy": self.mu_strategy,
-            "linear_solver": self.linear_solver,
-            "print_level": 0,
-            "sb": "yes",
-        }
-        if self.warm_start:
-            options |= {"warm_start_init_point": "yes", "mu_init": 1e-4} | dict.fromkeys(
-                ("warm_start_bound_push", "warm_start_slack_bound_push", "warm_start_mult_bound_push"), 1e-6
-            )
-        for name, value in options.items():
+        for name, value in self._options.items():
             try:
                 nlp.add_option(name, value)
             except TypeError as error:
-                raise QcqpbenchError(f"ipopt: {name}={value} is not allowed; this IPOPT refuses it") from error
+                raise QcqpbenchError(f"ipopt: {name} must be a value that IPOPT accepts, got {value!r}") from error
         version = ".".join(map(str, cyipopt.IPOPT_VERSION))
 
         def run(start: Array, budget: Budget) -> Solution:
@@ -85,8 +79,7 @@ class Ipopt(QCQPSolver):
                 nlp.add_option("max_wall_time", max(budget.remaining(), 1e-3))
             x, info = nlp.solve(start)
             termination = _TERMINATION.get(info["status"], Termination.FAILED)
-            if not termination.claims_a_solution and callbacks.best.x is not None:
-                x = callbacks.best.x
+            x = callbacks.best.choose(x, termination)
             return Solution(
                 x=x,
                 termination=termination,
@@ -102,19 +95,36 @@ class Ipopt(QCQPSolver):
 
         return run
 
+    @property
+    def _options(self) -> dict[str, Any]:
+        options: dict[str, Any] = {
+            "tol": self.tol,
+            "max_iter": self.max_iter,
+            "mu_strategy": self.mu_strategy,
+            "linear_solver": self.linear_solver,
+            "print_level": 0,
+            "sb": "yes",
+        }
+        if self.warm_start:
+            options |= {"warm_start_init_point": "yes", "mu_init": 1e-4} | dict.fromkeys(
+                ("warm_start_bound_push", "warm_start_slack_bound_push", "warm_start_mult_bound_push"), 1e-6
+            )
+        return options
+
 
 class _Callbacks:
-    """What IPOPT asks of the problem, as a minimization; counts the time its answers take."""
+    """The functions of the problem, as a minimization, that IPOPT calls; their time is summed in `seconds`."""
 
     def __init__(self, problem: QCQP) -> None:
         self.problem = problem
-        self.sign = -1.0 if problem.sense == "maximize" else 1.0
+        self.sign = minimization_sign(problem)
         self.nlp: Any = None
-        # Built here, with the problem, and not in the first iteration.
+        # Computed here, so that their time counts as building and not as the first iteration.
         self.structures = problem.jacobian_structure, problem.hessian_structure
         self.begin(Budget())
 
     def begin(self, budget: Budget) -> None:
+        """Reset the state for a new run."""
         self.budget = budget
         self.best = Best(self.problem, 1e-6)
         self.iterations = 0
@@ -150,8 +160,8 @@ class _Callbacks:
             self.best.rate(iterate["x"], inf_pr, self.sign * obj_value)
         return not self.budget.exhausted()
 
-    def _timed(self, answer: Any) -> Any:
+    def _timed(self, function: Any) -> Any:
         begin = time.perf_counter()
-        result = answer()
+        result = function()
         self.seconds += time.perf_counter() - begin
         return result

@@ -1,4 +1,4 @@
-"""Several rounds of gip, each from new random starts, while there is time: for best known margins. docs/gip.md"""
+"""Several rounds of gip, each from new random starts, while there is time; for best known margins (docs/gip.md)."""
 
 from dataclasses import dataclass, replace
 
@@ -15,9 +15,12 @@ from .gip import Gip, automatic_starts, batch_of_starts
 
 @dataclass(frozen=True)
 class Multistart(TaskSolver):
-    """The best of several rounds of gip; one that the time cuts short keeps what it has found.
+    """The best of several rounds of gip; a round that the time limit ends counts with its best point.
 
-    rounds    how many, if there is time
+    Parameters
+    ----------
+    rounds
+        Limit on the number of rounds.
     """
 
     name = "multistart"
@@ -30,15 +33,18 @@ class Multistart(TaskSolver):
         gip, passes = Gip(), Passes(problem, mixed=True)
 
         def run(start: NDArray[np.float64], budget: Budget) -> Solution:
-            points: list[tuple[float, Solution]] = []
+            solutions: list[Solution] = []
             for number in range(self.rounds):
                 W = batch_of_starts(start, automatic_starts(problem), number)
-                best = max((margin for margin, _ in points), default=-np.inf)
-                found = gip.climb(passes, W, budget, best)
-                points.append((-np.inf if found.objective is None else found.objective, found))
-                if found.termination is Termination.TIME_LIMIT:
+                best = max(map(_margin, solutions), default=-np.inf)
+                solutions.append(gip.climb(passes, W, budget, best))
+                if solutions[-1].termination is Termination.TIME_LIMIT:
                     break
-            _, best_point = max(points, key=lambda each: each[0])
-            return replace(best_point, iterations=sum(found.iterations or 0 for _, found in points))
+            iterations = sum(solution.iterations or 0 for solution in solutions)
+            return replace(max(solutions, key=_margin), iterations=iterations)
 
         return run
+
+
+def _margin(solution: Solution) -> float:
+    return -np.inf if solution.objective is None else solution.objective

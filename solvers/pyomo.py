@@ -14,11 +14,11 @@ from qcqpbench.catalog.status import Availability, Termination
 from qcqpbench.problem.qcqp import QCQP
 
 from ._nlp import Best
-from ._pyomo_model import library_is_ours, load_pyomo, point, pyomo_model, set_point
+from ._pyomo_model import load_pyomo, point, pyomo_model, set_point, uses_setup_library
 
 Array = NDArray[np.float64]
 
-# By the names in the enumerations of both of Pyomo's interfaces.
+# The names are from the enumerations of both of Pyomo's interfaces.
 _TERMINATION = {
     "optimal": Termination.LOCALLY_OPTIMAL,
     "locallyOptimal": Termination.LOCALLY_OPTIMAL,
@@ -44,10 +44,16 @@ _OPTION_NAMES = {
 
 @dataclass(frozen=True)
 class Pyomo(QCQPSolver):
-    """backend=ipopt takes the executable ipopt if there is one, else cyipopt through PyNumero; backend=scip takes
-    PySCIPOpt; any other name is looked up in Pyomo's SolverFactory.
+    """A Pyomo model, solved by a solver that Pyomo can call.
 
-    tol, max_iter   of ipopt; of scip the feasibility tolerance and the number of nodes; other backends keep their own
+    Parameters
+    ----------
+    backend
+        "ipopt": the executable ipopt if there is one, else cyipopt through PyNumero. "scip": PySCIPOpt. Any other name
+        is looked up in Pyomo's SolverFactory.
+    tol, max_iter
+        Tolerance and iteration limit of ipopt; feasibility tolerance and node limit of scip. Other backends keep
+        their defaults.
     """
 
     name = "pyomo"
@@ -63,7 +69,7 @@ class Pyomo(QCQPSolver):
     def availability(self) -> tuple[Availability, str]:
         status, reason = super().availability()
         if status is Availability.AVAILABLE:
-            reason = _missing(self._solver_name)
+            reason = _missing_parts(self._solver_name)
         return (Availability.NOT_INSTALLED, reason) if reason else (Availability.AVAILABLE, "")
 
     def build(self, problem: QCQP) -> RunFunction:
@@ -72,7 +78,7 @@ class Pyomo(QCQPSolver):
 
         def run(start: Array, budget: Budget) -> Solution:
             if problem.quadratic.nnz + problem.linear.nnz == 0:
-                # Pyomo refuses a model in which no variable appears; there every point is as good as any other.
+                # Pyomo refuses a model in which no variable appears; every point between the bounds is optimal.
                 x = np.clip(start, problem.x_lower, problem.x_upper)
                 return Solution(x, Termination.LOCALLY_OPTIMAL, problem.constant, iterations=0)
             set_point(model, np.clip(start, problem.x_lower, problem.x_upper))
@@ -98,29 +104,29 @@ class Pyomo(QCQPSolver):
         return {name: value for name, value in given if value is not None}
 
 
-def _missing(solver: str) -> str:
-    """What a solver of Pyomo lacks here, and what brings it; found without importing native code where possible."""
+def _missing_parts(solver: str) -> str:
+    """Return what a solver of Pyomo lacks and how to install it, "" if nothing; import no native code if possible."""
     if solver == "ipopt_v2":
         return ""
     if solver == "scip_direct":
-        found = importlib.util.find_spec("pyscipopt") is not None
-        return "" if found else "pyscipopt missing: pip install 'qcqpbench[scip]'"
+        installed = importlib.util.find_spec("pyscipopt") is not None
+        return "" if installed else "pyscipopt missing: pip install 'qcqpbench[scip]'"
     if solver == "cyipopt":
         # PyNumero needs packaging without saying so.
         missing = [module for module in ("cyipopt", "packaging") if importlib.util.find_spec(module) is None]
         if missing:
             return f"no executable ipopt, and {', '.join(missing)} missing: pip install 'qcqpbench[pyomo]'"
-        if library_is_ours():
+        if uses_setup_library():
             return ""
         from pyomo.common.fileutils import find_library
 
-        found = find_library("pynumero_ASL") is not None
-        return "" if found else "no executable ipopt, and PyNumero's library missing: tools/pynumero.sh compiles it"
+        installed = find_library("pynumero_ASL") is not None
+        return "" if installed else "no executable ipopt, and PyNumero's library missing: tools/pynumero.sh compiles it"
     with load_pyomo() as pyo:
         if solver not in pyo.SolverFactory:
             return f"Pyomo knows no solver {solver}"
-        found = pyo.SolverFactory(solver).available(exception_flag=False)
-        return "" if found else f"Pyomo finds no {solver}: install it as its makers say"
+        installed = pyo.SolverFactory(solver).available(exception_flag=False)
+        return "" if installed else f"Pyomo finds no {solver}: install it as its documentation says"
 
 
 def _limit(budget: Budget) -> float | None:
@@ -128,6 +134,7 @@ def _limit(budget: Budget) -> float | None:
 
 
 def _call_pynumero(problem: QCQP, model: Any, solver: Any, options: dict[str, float], budget: Budget) -> Solution:
+    """Solve with cyipopt through PyNumero, which passes every iterate on."""
     import cyipopt
 
     best = Best(problem, 1e-6)
@@ -135,7 +142,7 @@ def _call_pynumero(problem: QCQP, model: Any, solver: Any, options: dict[str, fl
     x = point(model)
     order: list[int] = []
 
-    # Pyomo counts the parameters: it passes on cyipopt's problem only if there are thirteen.
+    # Pyomo passes cyipopt's problem only to a callback with thirteen parameters.
     def intermediate(
         nlp: Any, ipopt: Any, mode: int, iteration: int, _f: float, _p: float, _d: float,
         _mu: float, _s: float, _r: float, _ad: float, _ap: float, _t: int,
@@ -144,12 +151,12 @@ def _call_pynumero(problem: QCQP, model: Any, solver: Any, options: dict[str, fl
         iterations = iteration
         iterate = ipopt.get_current_iterate() if mode == 0 else None
         if iterate is not None:
-            # In Pyomo's order, and without the variables that occur nowhere.
+            # The iterate is in Pyomo's order, without the variables that occur nowhere.
             order[:] = order or [variable.index() for variable in nlp.get_pyomo_variables()]
             x[order] = iterate["x"]
             budget.report(x)
             best.see(x)
-        # IPOPT's own limit on wall time ends with a status that Pyomo does not know.
+        # Not by IPOPT's wall-time limit: it ends with a status that Pyomo does not know.
         return not budget.exhausted()
 
     results = solver.solve(
@@ -158,7 +165,7 @@ def _call_pynumero(problem: QCQP, model: Any, solver: Any, options: dict[str, fl
     termination = _TERMINATION.get(str(results.solver.termination_condition), Termination.FAILED)
     final = point(model)
     best.see(final)
-    chosen = final if termination.claims_a_solution or best.x is None else best.x
+    chosen = best.choose(final, termination)
     return Solution(
         x=chosen,
         termination=termination,
@@ -170,12 +177,12 @@ def _call_pynumero(problem: QCQP, model: Any, solver: Any, options: dict[str, fl
 
 
 def _call_new(problem: QCQP, model: Any, solver: Any, options: dict[str, float], budget: Budget) -> Solution:
-    """Through the newer of Pyomo's two interfaces, which knows bounds and hands over points that are not optimal."""
+    """Solve through the newer of Pyomo's two interfaces, which has bounds and points that are not optimal."""
     from pyomo.contrib.solver.common.factory import SolverFactory
 
     limit = _limit(budget)
     if solver.name == "ipopt" and limit is not None and solver.version() >= (3, 14):
-        # Pyomo limits IPOPT's processor time, and kills it a second later.
+        # By itself, Pyomo limits IPOPT's processor time and kills it a second later.
         options["max_wall_time"] = limit
     try:
         results = SolverFactory(solver.name).solve(
@@ -188,6 +195,11 @@ def _call_new(problem: QCQP, model: Any, solver: Any, options: dict[str, float],
         )
     except subprocess.TimeoutExpired:
         return Solution(point(model), Termination.TIME_LIMIT, message="killed; the point is its start")
+    return _new_solution(problem, model, solver, results, budget)
+
+
+def _new_solution(problem: QCQP, model: Any, solver: Any, results: Any, budget: Budget) -> Solution:
+    """Return the solution in the results of the newer interface."""
     condition = results.termination_condition.name
     termination = _TERMINATION.get(condition, Termination.FAILED)
     bound = results.objective_bound
@@ -195,7 +207,7 @@ def _call_new(problem: QCQP, model: Any, solver: Any, options: dict[str, float],
     if termination is Termination.LOCALLY_OPTIMAL and proved:
         termination = Termination.OPTIMAL
     elif termination is Termination.ITERATION_LIMIT and budget.exhausted():
-        # In what IPOPT writes for Pyomo all limits look the same.
+        # All limits look the same in the file that IPOPT writes for Pyomo.
         termination = Termination.TIME_LIMIT
     x = None
     if results.solution_status.name != "noSolution" and termination is not Termination.UNBOUNDED:
@@ -214,6 +226,7 @@ def _call_new(problem: QCQP, model: Any, solver: Any, options: dict[str, float],
 
 
 def _call_old(problem: QCQP, model: Any, solver: Any, _: dict[str, float], budget: Budget) -> Solution:
+    """Solve through the older of Pyomo's two interfaces, with the solver's default options."""
     limit = _limit(budget)
     results = solver.solve(model, **({} if limit is None else {"timelimit": limit}))
     condition = str(results.solver.termination_condition)

@@ -29,7 +29,7 @@ _TERMINATION = {
 
 @dataclass(frozen=True)
 class Scip(QCQPSolver):
-    """Global: its bound is proved up to its feasibility tolerance. iterations are branch-and-bound nodes."""
+    """Global solver whose bound is proved up to its feasibility tolerance; iterations are branch-and-bound nodes."""
 
     name = "scip"
     drives = "SCIP, spatial branch and bound, through PySCIPOpt"
@@ -52,20 +52,19 @@ class Scip(QCQPSolver):
         model.setParam("limits/gap", self.gap)
         model.setParam("numerics/feastol", self.feasibility_tol)
         model.setParam("limits/totalnodes", -1 if self.max_nodes is None else self.max_nodes)
-        reports: dict[str, Budget] = {}
-        _report_solutions(model, variables[: problem.n_variables], reports)
+        reporter = _add_reporter(model, variables[: problem.n_variables])
 
         def run(start: Array, budget: Budget) -> Solution:
             model.freeTransform()
-            reports["to"] = budget
+            reporter.budget = budget
             model.setParam("parallel/maxnthreads", budget.threads)
             if np.isfinite(budget.time_limit):
                 model.setParam("limits/time", max(budget.remaining(), 1e-3))
             _suggest(model, variables, [*start, float(problem.objective(start))])
             model.optimize()
             status = model.getStatus()
-            found = model.getNSols() > 0 and status not in ("infeasible", "unbounded")
-            x = _best(model, variables[: problem.n_variables]) if found else None
+            has_point = model.getNSols() > 0 and status not in ("infeasible", "unbounded")
+            x = _best(model, variables[: problem.n_variables]) if has_point else None
             bound = model.getDualbound()
             return Solution(
                 x=x,
@@ -81,7 +80,7 @@ class Scip(QCQPSolver):
 
 
 def scip_model(problem: QCQP) -> tuple[Any, list[Any]]:
-    """The model and its variables: those of the problem, and for a quadratic objective one that has its value."""
+    """Return the model and its variables: the problem's, and for a quadratic objective one that has its value."""
     import pyscipopt
 
     model = pyscipopt.Model()
@@ -97,19 +96,22 @@ def scip_model(problem: QCQP) -> tuple[Any, list[Any]]:
         variables = [*variables, value]
     model.setObjective(objective, problem.sense)
     for r in range(problem.n_constraints):
-        expression = _expression(problem, r + 1, variables)
-        low, high = problem.lower[r], problem.upper[r]
-        if low == high:
-            model.addCons(expression == low)
-        elif np.isinf(high):
-            if np.isfinite(low):
-                model.addCons(expression >= low)
-        else:
-            model.addCons(expression <= high if np.isinf(low) else (expression <= high) >= low)
+        _add_constraint(model, _expression(problem, r + 1, variables), problem.lower[r], problem.upper[r])
     return model, variables
 
 
+def _add_constraint(model: Any, expression: Any, low: float, high: float) -> None:
+    if low == high:
+        model.addCons(expression == low)
+    elif np.isinf(high):
+        if np.isfinite(low):
+            model.addCons(expression >= low)
+    else:
+        model.addCons(expression <= high if np.isinf(low) else (expression <= high) >= low)
+
+
 def _expression(problem: QCQP, r: int, variables: list[Any]) -> Any:
+    """Return f_r without its constant."""
     from pyscipopt import quicksum
 
     quadratic, linear = problem.quadratic, problem.linear
@@ -126,7 +128,10 @@ def _expression(problem: QCQP, r: int, variables: list[Any]) -> Any:
 
 
 def _suggest(model: Any, variables: list[Any], values: list[float]) -> None:
-    """Hand over the start, which SCIP keeps only if it is feasible: to complete a part of one may take all its time."""
+    """Pass the start to SCIP as a complete solution, which SCIP keeps only if it is feasible.
+
+    To complete a partial solution could take all of its time.
+    """
     solution = model.createSol()
     for variable, value in zip(variables, values, strict=False):
         model.setSolVal(solution, variable, float(value))
@@ -138,11 +143,13 @@ def _best(model: Any, variables: list[Any]) -> Array:
     return np.array([model.getSolVal(best, variable) for variable in variables])
 
 
-def _report_solutions(model: Any, variables: list[Any], reports: dict[str, Budget]) -> None:
-    """Tell the budget of each better solution, so that one is left if SCIP has to be killed."""
+def _add_reporter(model: Any, variables: list[Any]) -> Any:
+    """Add an event handler that reports each better solution to its `budget`, so that one is left if SCIP is killed."""
     from pyscipopt.scip import PY_SCIP_EVENTTYPE, Eventhdlr
 
     class Reporter(Eventhdlr):
+        budget: Budget
+
         def eventinit(self) -> None:
             self.model.catchEvent(PY_SCIP_EVENTTYPE.BESTSOLFOUND, self)
 
@@ -150,6 +157,8 @@ def _report_solutions(model: Any, variables: list[Any], reports: dict[str, Budge
             self.model.dropEvent(PY_SCIP_EVENTTYPE.BESTSOLFOUND, self)
 
         def eventexec(self, _: Any) -> None:
-            reports["to"].report(_best(self.model, variables))
+            self.budget.report(_best(self.model, variables))
 
-    model.includeEventhdlr(Reporter(), "reporter", "reports better solutions")
+    reporter = Reporter()
+    model.includeEventhdlr(reporter, "reporter", "reports better solutions")
+    return reporter

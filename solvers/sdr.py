@@ -1,9 +1,10 @@
 """Shor's semidefinite relaxation with cvxpy: a certified bound, and a point by randomized rounding."""
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,23 +16,32 @@ from qcqpbench.catalog.status import Scope, Termination
 from qcqpbench.problem.qcqp import QCQP
 
 from ._boxes import balls
-from ._nlp import Best
+from ._nlp import Best, minimization_sign
 
 Array = NDArray[np.float64]
 
-# Allowed for the rounding of an eigensolver and of the sums over the multipliers.
+# Relative allowance for the rounding of an eigensolver and of the sums over the multipliers.
 _ROUNDING = 1e-12
+
+_TERMINATION = {
+    "optimal": Termination.FINISHED,
+    "optimal_inaccurate": Termination.STALLED,
+    "infeasible": Termination.INFEASIBLE,
+    "unbounded": Termination.FINISHED,
+    "user_limit": Termination.ITERATION_LIMIT,
+}
 
 
 @dataclass(frozen=True)
 class Sdr(QCQPSolver):
-    """Replace every product x_i x_j by an entry X_ij of a matrix with [[1, xᵀ], [x, X]] ⪰ 0; a variable with bounds
-    l ≤ x_i ≤ u gives X_ii ≤ (l + u) x_i − l u besides.
+    """Relaxation with an entry X_ij of a matrix, [[1, xᵀ], [x, X]] ⪰ 0, in place of every product x_i x_j.
 
-    The bound is computed anew from the multipliers λ, by weak duality: f_0 is at least the minimum of the Lagrangian,
-    whatever λ is, so an inaccurate solve gives a looser bound, not a wrong one. Where the Lagrangian is not quite
-    convex, its minimum is taken over the ball that the constraints leave; if they leave none, the bound is the
-    solver's value (see ``details``). CLARABEL looks at the clock between iterations only, each of them long for
+    A variable with bounds l ≤ x_i ≤ u adds X_ii ≤ (l + u) x_i − l u.
+
+    The bound is recomputed from the multipliers λ by weak duality: f_0 is at least the minimum of the Lagrangian for
+    every λ, so an inaccurate solve gives a looser bound, not a wrong one. Where the Lagrangian is not quite convex, its
+    minimum is taken over a ball that contains the feasible set; if the constraints imply none, the bound is the
+    solver's value (see ``details``). CLARABEL checks the time limit between iterations only, which are long for
     matrices beyond 100. The point is the best of ``samples`` draws from N(x, X − xxᵀ).
     """
 
@@ -55,37 +65,35 @@ class Sdr(QCQPSolver):
 
         def run(start: Array, budget: Budget) -> Solution:
             status = relaxation.solve(self._options(budget), self.solver)
-            termination = {
-                "optimal": Termination.FINISHED,
-                "optimal_inaccurate": Termination.STALLED,
-                "infeasible": Termination.INFEASIBLE,
-                "unbounded": Termination.FINISHED,
-                "user_limit": Termination.ITERATION_LIMIT,
-            }.get(status, Termination.FAILED)
+            termination = _TERMINATION.get(status, Termination.FAILED)
             if budget.exhausted():
                 termination = Termination.TIME_LIMIT
             if relaxation.value is None:
                 return Solution(None, termination, message=f"the relaxation is {status}")
-            bound, how = relaxation.bound()
-            best = Best(problem, self.tolerance)
-            draws = rng.normals(rng.stream(self.seed, "starts"), np.empty((self.samples, relaxation.size)))
-            for x in relaxation.round(draws):
-                if best.see(x):
-                    budget.report(x)
-                if budget.exhausted():
-                    break
-            assert best.x is not None
+            bound, certainty = relaxation.bound()
+            x = self._best_rounding(problem, relaxation, budget)
             return Solution(
-                x=best.x,
+                x=x,
                 termination=termination,
-                objective=float(problem.objective(best.x)),
+                objective=float(problem.objective(x)),
                 bound=bound,
                 iterations=relaxation.iterations,
                 message=f"the relaxation is {status}",
-                details={"solver": self.solver, "certified": how},
+                details={"solver": self.solver, "certified": certainty},
             )
 
         return run
+
+    def _best_rounding(self, problem: QCQP, relaxation: "_Relaxation", budget: Budget) -> Array:
+        best = Best(problem, self.tolerance)
+        draws = rng.normals(rng.stream(self.seed, "starts"), np.empty((self.samples, relaxation.size)))
+        for x in relaxation.round(draws):
+            if best.see(x):
+                budget.report(x)
+            if budget.exhausted():
+                break
+        assert best.x is not None
+        return best.x
 
     def _options(self, budget: Budget) -> dict[str, Any]:
         seconds = max(budget.remaining(), 1e-2)
@@ -97,6 +105,18 @@ class Sdr(QCQPSolver):
         return {**gaps, "max_iter": min(self.max_iter, 1000), **limit}
 
 
+class _Bounds(NamedTuple):
+    """One constraint of the program: bounds of one kind on the values f_r (kind 0) or the variables x_i (kind 1).
+
+    `sign` is that of the multipliers, relative to cvxpy's.
+    """
+
+    constraint: Any
+    kind: int
+    rows: NDArray[np.intp]
+    sign: float
+
+
 class _Relaxation:
     """The relaxation of a problem, as a minimization, over the lifted variables (those in products) and the others."""
 
@@ -105,17 +125,28 @@ class _Relaxation:
 
         cp: Any = cvxpy
         self.problem = problem = _with_boxes_as_constraints(problem)
-        self.sign = -1.0 if problem.sense == "maximize" else 1.0
+        self.sign = minimization_sign(problem)
         self.lifted = np.unique(problem.products)
         self.size = len(self.lifted)
-        n, k = problem.n_variables, self.size
-        self.others = np.setdiff1d(np.arange(n), self.lifted)
+        self.others = np.setdiff1d(np.arange(problem.n_variables), self.lifted)
+        self.Y = cp.Variable((self.size + 1, self.size + 1), PSD=True)
+        self.z = cp.Variable(len(self.others)) if len(self.others) else None
+        functions, x = self._functions(cp.vec(self.Y, order="C"))
+        # Multipliers are wanted per row of f and of x, so each kind of bound is one constraint on all its rows.
+        self.bounds = [
+            *_bounds(functions[1:], 0, problem.lower, problem.upper),
+            *_bounds(x, 1, problem.x_lower, problem.x_upper),
+        ]
+        constraints = [bounds.constraint for bounds in self.bounds] + [self.Y[0, 0] == 1]
+        self.program = cp.Problem(cp.Minimize(self.sign * functions[0]), constraints)
+        self.iterations: int | None = None
+        self.value: float | None = None
+
+    def _functions(self, flat: Any) -> tuple[Any, Any]:
+        """Return f_0, f_1, … and x as expressions of the entries of Y and of z."""
+        problem, n, k = self.problem, self.problem.n_variables, self.size
         place = np.zeros(n, dtype=int)
         place[self.lifted] = 1 + np.arange(k)
-
-        self.Y = cp.Variable((k + 1, k + 1), PSD=True)
-        self.z = cp.Variable(len(self.others)) if len(self.others) else None
-        flat = cp.vec(self.Y, order="C")
         i, j = place[problem.products].T
         products = sparse.csr_array(
             (np.ones(len(i)), (np.arange(len(i)), i * (k + 1) + j)), shape=(len(i), (k + 1) ** 2)
@@ -125,28 +156,10 @@ class _Relaxation:
         if self.z is not None:
             count = len(self.others)
             x = x + sparse.csr_array((np.ones(count), (self.others, np.arange(count))), shape=(n, count)) @ self.z
-        functions = (problem.quadratic @ products) @ flat + problem.linear @ x
-        values = functions[1:]
-
-        # Multipliers are wanted per row of f and of x, so each kind of bound is one constraint on all its rows.
-        self.rows: list[tuple[Any, Any, NDArray[np.intp], float]] = []
-        for expression, low, high in ((values, problem.lower, problem.upper), (x, problem.x_lower, problem.x_upper)):
-            equal = np.flatnonzero(low == high)
-            above = np.flatnonzero(np.isfinite(low) & (low < high))
-            below = np.flatnonzero(np.isfinite(high) & (low < high))
-            kind = expression is x
-            if equal.size:
-                self.rows.append((expression[equal] == low[equal], kind, equal, -1.0))
-            if above.size:
-                self.rows.append((expression[above] >= low[above], kind, above, 1.0))
-            if below.size:
-                self.rows.append((expression[below] <= high[below], kind, below, -1.0))
-        constraints = [row[0] for row in self.rows] + [self.Y[0, 0] == 1]
-        self.program = cp.Problem(cp.Minimize(self.sign * functions[0]), constraints)
-        self.iterations: int | None = None
-        self.value: float | None = None
+        return (problem.quadratic @ products) @ flat + problem.linear @ x, x
 
     def solve(self, options: dict[str, Any], solver: str) -> str:
+        """Solve the program and return cvxpy's status; `value` is None if there is no point."""
         with warnings.catch_warnings():
             # "Solution may be inaccurate": the bound is computed from the multipliers, whatever their quality.
             warnings.simplefilter("ignore")
@@ -163,7 +176,7 @@ class _Relaxation:
         return str(self.program.status)
 
     def bound(self) -> tuple[float, str]:
-        """A bound on the objective by weak duality, and how certain it is.
+        """Return a bound on the objective by weak duality, and how it is certified.
 
         With multipliers y ≥ 0 for lower and ≤ 0 for upper bounds, L(x) = f_0 − Σ y_r (f_r − bound_r) ≤ f_0 on every
         feasible x. L(x) − θ = (1, x)ᵀ M (1, x) ≥ λ_min(M) (1 + ‖x‖²) for the matrix M of L − θ, so
@@ -171,19 +184,8 @@ class _Relaxation:
         """
         problem, value = self.problem, self.value
         assert value is not None
-        y = [np.zeros(problem.n_constraints), np.zeros(problem.n_variables)]
-        for constraint, kind, rows, sign in self.rows:
-            dual = np.asarray(constraint.dual_value, dtype=float).reshape(-1)
-            y[kind][rows] += sign * (dual if constraint.__class__.__name__ == "Equality" else np.maximum(dual, 0.0))
+        y = self._multipliers()
         slope = self._slope(y)
-        free = self.others[np.isinf(problem.x_lower[self.others]) & np.isinf(problem.x_upper[self.others])]
-        if len(free) == 1:
-            # A variable without bounds must drop out of L: true when the multipliers are scaled (an epigraph's t).
-            cost = self.sign * float(problem.linear[0, free[0]])
-            paid = cost - slope[free[0]]
-            if paid * cost > 0:
-                y = [part * (cost / paid) for part in y]
-                slope = self._slope(y)
         offset = self.sign * problem.constant
         for part, low, high in ((y[0], problem.lower, problem.upper), (y[1], problem.x_lower, problem.x_upper)):
             offset += float(part[part > 0] @ low[part > 0] + part[part < 0] @ high[part < 0])
@@ -201,9 +203,28 @@ class _Relaxation:
         certain = theta + offset - loss + (lowest * radius if lowest < 0 else 0.0)
         return self.sign * (certain - _ROUNDING * max(1.0, abs(certain))), "by weak duality"
 
-    def round(self, draws: Array) -> Any:
-        """Points from draws of the normal distribution that the relaxation's matrix describes: moved into the balls
-        and the box, the other variables then chosen best by a linear program."""
+    def _multipliers(self) -> list[Array]:
+        """Return the multipliers y of the constraints and of the bounds of the variables."""
+        problem = self.problem
+        y = [np.zeros(problem.n_constraints), np.zeros(problem.n_variables)]
+        for constraint, kind, rows, sign in self.bounds:
+            dual = np.asarray(constraint.dual_value, dtype=float).reshape(-1)
+            y[kind][rows] += sign * (dual if constraint.__class__.__name__ == "Equality" else np.maximum(dual, 0.0))
+        free = self.others[np.isinf(problem.x_lower[self.others]) & np.isinf(problem.x_upper[self.others])]
+        if len(free) == 1:
+            # A variable without bounds, such as an epigraph's t, must drop out of L: scale the multipliers so that it
+            # does.
+            cost = self.sign * float(problem.linear[0, free[0]])
+            paid = cost - self._slope(y)[free[0]]
+            if paid * cost > 0:
+                return [part * (cost / paid) for part in y]
+        return y
+
+    def round(self, draws: Array) -> Iterator[Array]:
+        """Yield points from draws of the normal distribution with the relaxation's mean and covariance.
+
+        They are moved into the balls and the box; a linear program then chooses the best other variables.
+        """
         problem = self.problem
         Y = self.Y.value
         mean = Y[1:, 0] if np.abs(Y[1:, 0]).max(initial=0.0) > 1e-6 else np.zeros(self.size)
@@ -220,6 +241,7 @@ class _Relaxation:
             yield self._complete(x)
 
     def _complete(self, x: Array) -> Array:
+        """Return x with the best other variables, given the lifted ones."""
         if self.z is None:
             return x
         from scipy.optimize import LinearConstraint, milp
@@ -229,17 +251,17 @@ class _Relaxation:
         rows = LinearConstraint(problem.linear[1:][:, others], problem.lower - fixed, problem.upper - fixed)
         cost = self.sign * problem.linear[[0]].toarray()[0, others]
         box = (problem.x_lower[others], problem.x_upper[others])
-        found = milp(cost, constraints=rows, bounds=box)
+        result = milp(cost, constraints=rows, bounds=box)
         x = x.copy()
-        x[others] = found.x if found.x is not None else self.z.value
+        x[others] = result.x if result.x is not None else self.z.value
         return x
 
     def _slope(self, y: list[Array]) -> Array:
-        """The linear coefficients of L."""
+        """Return the linear coefficients of L."""
         return self.sign * self.problem.linear[[0]].toarray()[0] - y[0] @ self.problem.linear[1:] - y[1]
 
     def _loss(self, slope: Array) -> float:
-        """The most that the linear terms of L in the other variables can take from it."""
+        """Return how far the linear terms of L in the other variables can lower it."""
         slopes = slope[self.others]
         slopes = np.where(np.abs(slopes) <= 1e-12, 0.0, slopes)
         box = np.where(slopes > 0, self.problem.x_lower[self.others], self.problem.x_upper[self.others])
@@ -247,7 +269,7 @@ class _Relaxation:
 
     @cached_property
     def _squared_radius(self) -> float:
-        """R² with Σ x_i² ≤ R² over the lifted variables of any feasible point; inf if the constraints give none."""
+        """R² with Σ x_i² ≤ R² over the lifted variables of any feasible point; inf if the constraints imply none."""
         limits = np.maximum(self.problem.x_lower**2, self.problem.x_upper**2)
         total, covered = 0.0, np.zeros(self.problem.n_variables, dtype=bool)
         for variables, values, _, limit in balls(self.problem):
@@ -258,8 +280,21 @@ class _Relaxation:
         return total + float(limits[rest].sum())
 
 
+def _bounds(expression: Any, kind: int, low: Array, high: Array) -> Iterator[_Bounds]:
+    """Yield the constraints low ≤ expression ≤ high: equalities, lower bounds, upper bounds."""
+    equal = np.flatnonzero(low == high)
+    above = np.flatnonzero(np.isfinite(low) & (low < high))
+    below = np.flatnonzero(np.isfinite(high) & (low < high))
+    if equal.size:
+        yield _Bounds(expression[equal] == low[equal], kind, equal, -1.0)
+    if above.size:
+        yield _Bounds(expression[above] >= low[above], kind, above, 1.0)
+    if below.size:
+        yield _Bounds(expression[below] <= high[below], kind, below, -1.0)
+
+
 def _with_boxes_as_constraints(problem: QCQP) -> QCQP:
-    """The same problem with (x_i − l)(u − x_i) ≥ 0 added for the variables in products that have two bounds."""
+    """Return the problem with (x_i − l)(u − x_i) ≥ 0 added for the variables in products that have two bounds."""
     lower, upper = problem.x_lower, problem.x_upper
     boxed = np.intersect1d(problem.products, np.flatnonzero(np.isfinite(lower) & np.isfinite(upper)))
     rows = 1 + problem.n_constraints + np.arange(len(boxed))

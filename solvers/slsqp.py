@@ -10,7 +10,7 @@ from qcqpbench.catalog.solver import Budget, QCQPSolver, RunFunction, Solution
 from qcqpbench.catalog.status import Termination
 from qcqpbench.problem.qcqp import QCQP
 
-from ._nlp import Best, OutOfTime
+from ._nlp import Best, OutOfTime, minimize_with_scipy
 
 Array = NDArray[np.float64]
 
@@ -24,7 +24,7 @@ _TERMINATION = {
 
 @dataclass(frozen=True)
 class Slsqp(QCQPSolver):
-    """What a scipy user would try first on a small problem."""
+    """The usual first choice of a scipy user for a small problem."""
 
     name = "slsqp"
     drives = "scipy.optimize.minimize, method SLSQP"
@@ -34,66 +34,57 @@ class Slsqp(QCQPSolver):
     max_iter: int = 1000
 
     def build(self, problem: QCQP) -> RunFunction:
-        from scipy.optimize import minimize
-
-        sign = -1.0 if problem.sense == "maximize" else 1.0
-        equal = np.flatnonzero(problem.lower == problem.upper)
-        above = np.flatnonzero(np.isfinite(problem.lower) & (problem.lower < problem.upper))
-        below = np.flatnonzero(np.isfinite(problem.upper) & (problem.lower < problem.upper))
-
-        def jacobian(x: Array) -> Array:
-            return problem.jacobian(x).toarray()
-
-        constraints: list[dict[str, Any]] = []
-        if equal.size:
-            constraints.append(
-                {
-                    "type": "eq",
-                    "fun": lambda x: (problem.values(x) - problem.lower)[equal],
-                    "jac": lambda x: jacobian(x)[equal],
-                }
-            )
-        if above.size + below.size:
-
-            def slack(x: Array) -> Array:
-                values = problem.values(x)
-                return np.concatenate([(values - problem.lower)[above], (problem.upper - values)[below]])
-
-            def slack_jacobian(x: Array) -> Array:
-                dense = jacobian(x)
-                return np.concatenate([dense[above], -dense[below]])
-
-            constraints.append({"type": "ineq", "fun": slack, "jac": slack_jacobian})
+        constraints = _constraints(problem)
 
         def run(start: Array, budget: Budget) -> Solution:
             best = Best(problem, self.tolerance)
 
-            def objective(x: Array) -> float:
-                if budget.exhausted():
-                    raise OutOfTime
-                return sign * float(problem.objective(x))
-
-            def seen(x: Array) -> None:
+            def report(x: Array) -> None:
                 budget.report(x)
                 best.see(x)
 
             try:
-                found = minimize(
-                    objective,
-                    np.clip(start, problem.x_lower, problem.x_upper),
-                    jac=lambda x: sign * problem.gradient(x),
+                result = minimize_with_scipy(
+                    problem,
+                    start,
+                    budget,
                     bounds=np.stack([problem.x_lower, problem.x_upper], axis=1),
                     constraints=constraints,
                     method="SLSQP",
-                    callback=seen,
+                    callback=report,
                     options={"ftol": self.ftol, "maxiter": self.max_iter},
                 )
             except OutOfTime:
                 return best.solution(Termination.TIME_LIMIT)
-            termination = _TERMINATION.get(found.get("status", 0), Termination.FAILED)
-            x = found.x if termination.claims_a_solution or best.x is None else best.x
-            return Solution(
-                x, termination, float(problem.objective(x)), iterations=found.get("nit", 0), message=found.message
-            )
+            termination = _TERMINATION.get(result.get("status", 0), Termination.FAILED)
+            return best.solution(termination, result.message, result.x, result.get("nit", 0))
 
         return run
+
+
+def _constraints(problem: QCQP) -> list[dict[str, Any]]:
+    """Return the constraints as scipy's dictionaries: functions that are zero, and functions that are nonnegative."""
+    equal = np.flatnonzero(problem.lower == problem.upper)
+    above = np.flatnonzero(np.isfinite(problem.lower) & (problem.lower < problem.upper))
+    below = np.flatnonzero(np.isfinite(problem.upper) & (problem.lower < problem.upper))
+
+    def residual(x: Array) -> Array:
+        return (problem.values(x) - problem.lower)[equal]
+
+    def residual_jacobian(x: Array) -> Array:
+        return problem.jacobian(x).toarray()[equal]
+
+    def slack(x: Array) -> Array:
+        values = problem.values(x)
+        return np.concatenate([(values - problem.lower)[above], (problem.upper - values)[below]])
+
+    def slack_jacobian(x: Array) -> Array:
+        dense = problem.jacobian(x).toarray()
+        return np.concatenate([dense[above], -dense[below]])
+
+    constraints: list[dict[str, Any]] = []
+    if equal.size:
+        constraints.append({"type": "eq", "fun": residual, "jac": residual_jacobian})
+    if above.size + below.size:
+        constraints.append({"type": "ineq", "fun": slack, "jac": slack_jacobian})
+    return constraints

@@ -15,23 +15,28 @@ from ._nlp import OutOfTime
 
 Array = NDArray[np.float64]
 
-_LOOK = 100
+# Ascent steps between two tests of convergence.
+_STEPS_PER_TEST = 100
 
 
 @dataclass(frozen=True)
 class SoftMargin(TaskSolver):
-    """Maximize κ_η(W) = −(1/η) ln Σ exp(−η ζ Q); the defaults are the paper's.
+    """Local maximization of the soft margin κ_η(W) = −(1/η) ln Σ exp(−η ζ Q); the defaults are the paper's.
 
-    method=ascent   W ← unit rows of W + rate · ∇κ_η(W), until κ_η gains less than tol · scale in 100 steps
-    method=lbfgs    L-BFGS with line search on W ↦ κ_η(unit rows of W)
-    eta_max         raise η by the factor eta_growth up to this, each time from the point before; the larger η, the
-                    closer κ_η is to κ. Without it, η stays.
+    Parameters
+    ----------
+    method
+        "ascent": W ← unit rows of W + rate · ∇κ_η(W), until κ_η gains less than tol · scale in 100 steps.
+        "lbfgs": L-BFGS with line search on W ↦ κ_η(unit rows of W).
+    eta_growth, eta_max
+        η grows by the factor eta_growth up to eta_max, each time from the last point; the larger η, the closer κ_η is
+        to κ. Without eta_max, η stays.
     """
 
     name = "soft_margin"
     drives = "gradient ascent in NumPy, L-BFGS-B of scipy.optimize"
     citation = "Dahmen, Gilson, Helias, J. Phys. A 53 (2020) 354002, doi:10.1088/1751-8121/ab82dd"
-    # With η = 4, the best point of the soft margin is not that of the margin.
+    # At η = 4, the maximum of the soft margin is not that of the margin.
     accuracy = 0.25
 
     method: Literal["ascent", "lbfgs"] = "ascent"
@@ -44,71 +49,72 @@ class SoftMargin(TaskSolver):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.eta_growth > 1, f"eta_growth={self.eta_growth} is not allowed; right is more than 1")
+        require(self.eta_growth > 1, f"soft_margin: eta_growth must be more than 1, got {self.eta_growth}")
 
     def build(self, problem: MaxMargin) -> RunFunction:
         def run(start: Array, budget: Budget) -> Solution:
-            ascent = _Ascent(problem, unit_rows(start), budget)
-            W, eta = ascent.best, self.eta
-            step = self._ascend if self.method == "ascent" else self._quasi_newton
+            objective = _Objective(problem, unit_rows(start), budget)
+            W, eta = objective.best, self.eta
+            climb = self._ascend if self.method == "ascent" else self._quasi_newton
             termination = Termination.FINISHED
             try:
                 while True:
-                    W = step(ascent, W, eta)
+                    W = climb(objective, W, eta)
                     if self.eta_max is None or eta >= self.eta_max:
                         break
                     eta = min(eta * self.eta_growth, self.eta_max)
             except OutOfTime:
                 termination = Termination.TIME_LIMIT
-            if ascent.iterations >= self.max_iter:
+            if objective.evaluations >= self.max_iter:
                 termination = Termination.ITERATION_LIMIT
-            return Solution(ascent.best, termination, ascent.margin, iterations=ascent.iterations)
+            return Solution(objective.best, termination, objective.margin, iterations=objective.evaluations)
 
         return run
 
-    def _ascend(self, ascent: "_Ascent", W: Array, eta: float) -> Array:
-        before = -np.inf
-        for step in range(self.max_iter - ascent.iterations):
-            value, gradient = ascent.look(W, eta)
-            if step % _LOOK == 0:
-                if value - before < self.tol * ascent.task.scale:
+    def _ascend(self, objective: "_Objective", W: Array, eta: float) -> Array:
+        last = -np.inf
+        for step in range(self.max_iter - objective.evaluations):
+            value, gradient = objective.evaluate(W, eta)
+            if step % _STEPS_PER_TEST == 0:
+                if value - last < self.tol * objective.task.scale:
                     break
-                before = value
+                last = value
             W = unit_rows(W + self.rate * gradient)
         return W
 
-    def _quasi_newton(self, ascent: "_Ascent", W: Array, eta: float) -> Array:
+    def _quasi_newton(self, objective: "_Objective", W: Array, eta: float) -> Array:
         from scipy.optimize import minimize
 
         shape = W.shape
 
-        def descend(v: Array) -> tuple[float, Array]:
+        def negative(v: Array) -> tuple[float, Array]:
             V = v.reshape(shape)
             length = np.linalg.norm(V, axis=1, keepdims=True)
             unit = V / length
-            value, gradient = ascent.look(unit, eta)
+            value, gradient = objective.evaluate(unit, eta)
             tangent = (gradient - np.sum(gradient * unit, axis=1, keepdims=True) * unit) / length
             return -value, -tangent.ravel()
 
-        options = {"maxiter": max(1, self.max_iter - ascent.iterations), "maxfun": 10 * self.max_iter}
-        found = minimize(descend, W.ravel(), jac=True, method="L-BFGS-B", options=options, tol=1e-3 * self.tol)
-        return unit_rows(found.x.reshape(shape))
+        options = {"maxiter": max(1, self.max_iter - objective.evaluations), "maxfun": 10 * self.max_iter}
+        result = minimize(negative, W.ravel(), jac=True, method="L-BFGS-B", options=options, tol=1e-3 * self.tol)
+        return unit_rows(result.x.reshape(shape))
 
 
-class _Ascent:
-    """Evaluates the soft margin and remembers the point of the largest margin."""
+class _Objective:
+    """The soft margin of a task as a function that keeps the point of the largest margin."""
 
     def __init__(self, task: MaxMargin, start: Array, budget: Budget) -> None:
         self.task = task
         self.budget = budget
         self.best = start
         self.margin = float(task.margin(start))
-        self.iterations = 0
+        self.evaluations = 0
 
-    def look(self, W: Array, eta: float) -> tuple[float, Array]:
+    def evaluate(self, W: Array, eta: float) -> tuple[float, Array]:
+        """Return the soft margin at W and its gradient."""
         if self.budget.exhausted():
             raise OutOfTime
-        self.iterations += 1
+        self.evaluations += 1
         stabilities = self.task.stabilities(W)
         margin = float(stabilities.min())
         if margin > self.margin:

@@ -11,18 +11,20 @@ from qcqpbench.catalog.solver import Budget, QCQPSolver, RunFunction, Solution
 from qcqpbench.catalog.status import Termination
 from qcqpbench.problem.qcqp import QCQP
 
-from ._nlp import Best, OutOfTime
+from ._nlp import Best, OutOfTime, minimization_sign, minimize_with_scipy
 
 Array = NDArray[np.float64]
+
+_TERMINATION = {0: Termination.ITERATION_LIMIT, 1: Termination.LOCALLY_OPTIMAL}
 
 
 @dataclass(frozen=True)
 class TrustConstr(QCQPSolver):
-    """What a scipy user would try first on a larger problem."""
+    """The usual first choice of a scipy user for a larger problem."""
 
     name = "trust_constr"
     drives = "scipy.optimize.minimize, method trust-constr"
-    # It stops when the gradient is small, also while its barrier is not; then it is said to have stalled.
+    # It may stop at a small gradient before its barrier parameter is small; such a run counts as stalled.
     accuracy = 1e-3
     citation = "Byrd, Hribar, Nocedal, SIAM J. Optim. 9 (1999) 877, doi:10.1137/S1052623497325107"
 
@@ -32,11 +34,35 @@ class TrustConstr(QCQPSolver):
     max_iter: int = 3000
 
     def build(self, problem: QCQP) -> RunFunction:
-        from scipy.optimize import Bounds, NonlinearConstraint, minimize
+        sign = minimization_sign(problem)
+        settings = self._settings(problem)
 
-        sign = -1.0 if problem.sense == "maximize" else 1.0
-        zero = np.zeros(problem.n_constraints)
-        curvature = problem.hessian(zero, sign)
+        def run(start: Array, budget: Budget) -> Solution:
+            best = Best(problem, self.tolerance)
+
+            def report(x: Array, state: Any) -> None:
+                budget.report(x)
+                best.rate(x, state.constr_violation, sign * state.fun)
+
+            try:
+                with warnings.catch_warnings():
+                    # It warns of a singular Jacobian and goes on with another factorization.
+                    warnings.simplefilter("ignore")
+                    result = minimize_with_scipy(problem, start, budget, callback=report, **settings)
+            except OutOfTime:
+                return best.solution(Termination.TIME_LIMIT)
+            except ValueError as error:
+                # scipy raises it where the objective decreases without bound.
+                return best.solution(Termination.FAILED, str(error))
+            return best.solution(self._termination(result), result.message, result.x, result.nit)
+
+        return run
+
+    def _settings(self, problem: QCQP) -> dict[str, Any]:
+        """Return the arguments of scipy.optimize.minimize that do not depend on the run."""
+        from scipy.optimize import Bounds, NonlinearConstraint
+
+        curvature = problem.hessian(np.zeros(problem.n_constraints), minimization_sign(problem))
         bounded = bool(np.isfinite(problem.x_lower).any() or np.isfinite(problem.x_upper).any())
         constraints = NonlinearConstraint(
             problem.values,
@@ -45,53 +71,23 @@ class TrustConstr(QCQPSolver):
             jac=problem.jacobian,
             hess=lambda x, multipliers: problem.hessian(multipliers, 0.0),
         )
+        return {
+            "method": "trust-constr",
+            "hess": lambda x: curvature,
+            "bounds": Bounds(problem.x_lower, problem.x_upper) if bounded else None,
+            "constraints": [constraints] if problem.n_constraints else [],
+            "options": {
+                "gtol": self.gtol,
+                "xtol": self.xtol,
+                "barrier_tol": self.barrier_tol,
+                "maxiter": self.max_iter,
+            },
+        }
 
-        def run(start: Array, budget: Budget) -> Solution:
-            best = Best(problem, self.tolerance)
-
-            def objective(x: Array) -> float:
-                if budget.exhausted():
-                    raise OutOfTime
-                return sign * float(problem.objective(x))
-
-            def seen(x: Array, state: Any) -> None:
-                budget.report(x)
-                best.rate(x, state.constr_violation, sign * state.fun)
-
-            try:
-                with warnings.catch_warnings():
-                    # It warns of a singular Jacobian and goes on with another factorization.
-                    warnings.simplefilter("ignore")
-                    found = minimize(
-                        objective,
-                        np.clip(start, problem.x_lower, problem.x_upper),
-                        jac=lambda x: sign * problem.gradient(x),
-                        hess=lambda x: curvature,
-                        bounds=Bounds(problem.x_lower, problem.x_upper) if bounded else None,
-                        constraints=[constraints] if problem.n_constraints else [],
-                        method="trust-constr",
-                        callback=seen,
-                        options={
-                            "gtol": self.gtol,
-                            "xtol": self.xtol,
-                            "barrier_tol": self.barrier_tol,
-                            "maxiter": self.max_iter,
-                        },
-                    )
-            except OutOfTime:
-                return best.solution(Termination.TIME_LIMIT)
-            except ValueError as error:
-                # From inside scipy, where the objective falls without end.
-                return best.solution(Termination.FAILED, str(error))
-            feasible = found.constr_violation <= self.tolerance
-            termination = {0: Termination.ITERATION_LIMIT, 1: Termination.LOCALLY_OPTIMAL}.get(
-                found.status, Termination.STALLED
-            )
-            if not feasible and found.status != 0:
-                termination = Termination.LOCALLY_INFEASIBLE
-            elif termination.claims_a_solution and found.get("barrier_parameter", 0.0) > 100 * self.barrier_tol:
-                termination = Termination.STALLED
-            x = found.x if termination.claims_a_solution or best.x is None else best.x
-            return Solution(x, termination, float(problem.objective(x)), iterations=found.nit, message=found.message)
-
-        return run
+    def _termination(self, result: Any) -> Termination:
+        feasible = result.constr_violation <= self.tolerance
+        if not feasible and result.status != 0:
+            return Termination.LOCALLY_INFEASIBLE
+        termination = _TERMINATION.get(result.status, Termination.STALLED)
+        unfinished = result.get("barrier_parameter", 0.0) > 100 * self.barrier_tol
+        return Termination.STALLED if termination.claims_a_solution and unfinished else termination

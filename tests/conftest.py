@@ -28,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def make_task() -> MakeTask:
-    """A random task with patterns that are not symmetric, a share of their entries zero."""
+    """Return a maker of random tasks with patterns that are not symmetric, a share of their entries zero."""
 
     def make(p: int, m: int, n: int, seed: int = 0, zeros: float = 0.0) -> MaxMargin:
         rng = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""The benchmarks of asv, run once on tiny problems as asv would run them."""
+"""Run the benchmarks of asv once, on tiny problems, as asv would."""
 
 import inspect
 import json
@@ -25,7 +25,7 @@ def is_benchmark(member: object) -> bool:
 
 
 def run(group: type, *arguments: object) -> dict[str, Any]:
-    """Every benchmark of a class, each on an instance of its own."""
+    """Run every benchmark of a class, each on a new instance; return the results by name."""
     results = {}
     for name, function in inspect.getmembers(group, is_benchmark):
         instance = group()
@@ -42,7 +42,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(solving, "STARTS", 2)
 
 
-def test_the_configuration_names_what_is_there() -> None:
+def test_the_configuration_names_existing_paths() -> None:
     lines = (ROOT / "asv.conf.json").read_text().splitlines()
     config = json.loads("\n".join(line for line in lines if not line.strip().startswith("//")))
     assert {path.stem for path in (ROOT / config["benchmark_dir"]).glob("*.py")} == {"__init__", "core", "solving"}
@@ -51,22 +51,22 @@ def test_the_configuration_names_what_is_there() -> None:
 
 
 @pytest.mark.parametrize("function", [core.timeraw_import, core.timeraw_import_all])
-def test_statements(function: Callable[[], str]) -> None:
+def test_import_statements_run(function: Callable[[], str]) -> None:
     # As timeit does, inside a function.
     exec(f"def body():\n    {function()}\nbody()", {})
 
 
 @pytest.mark.parametrize("group", [core.Generate, core.Encode])
-def test_groups_with_a_parameter(group: Any) -> None:
+def test_groups_with_a_parameter_run(group: Any) -> None:
     for value in group.params:
         run(group, value)
 
 
-def test_evaluate() -> None:
+def test_evaluation_runs() -> None:
     run(core.Evaluate)
 
 
-def test_solve_and_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_solvers_run_and_have_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert solving.Solve.params == solving.Gaps.params == tuple(solvers())
     run(solving.Solve, "slsqp")
     monkeypatch.setattr(solving, "solvers", lambda: {"slsqp": None, "trust_constr": None})
@@ -77,19 +77,19 @@ def test_solve_and_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_only_feasible_points_with_a_positive_margin_count() -> None:
     attempt = solve(core.make_task(TINY), "slsqp")
-    found = [
+    results = [
         (PointStatus.FEASIBLE, 0.5),
         (PointStatus.FEASIBLE, -0.1),
         (PointStatus.INFEASIBLE, 0.9),
         (PointStatus.NONE, None),
     ]
-    attempts = [replace(attempt, point_status=status, kappa_bar=kappa_bar) for status, kappa_bar in found]
-    # Theory's κ̄ at load 1, and the best margin that is known of the problem asv runs.
-    wanted = {"track_gap_to_theory": 0.5343, "track_gap_to_best_known": 0.2913, "track_unsolved": 0.75}
-    assert run(solving.Gaps, {"slsqp": attempts}, "slsqp") == wanted
+    attempts = [replace(attempt, point_status=status, kappa_bar=kappa_bar) for status, kappa_bar in results]
+    # From κ̄ of theory at load 1, and from the best known margin of the problem that asv runs.
+    expected = {"track_gap_to_theory": 0.5343, "track_gap_to_best_known": 0.2913, "track_unsolved": 0.75}
+    assert run(solving.Gaps, {"slsqp": attempts}, "slsqp") == expected
 
 
-def test_a_solver_that_is_missing_is_skipped() -> None:
+def test_a_missing_solver_is_skipped() -> None:
     for group, arguments in ((solving.Solve, ["no_such_solver"]), (solving.Gaps, [{}, "no_such_solver"])):
         with pytest.raises(NotImplementedError):
             run(group, *arguments)

@@ -1,5 +1,6 @@
 import contextlib
 import errno
+import gzip
 import os
 import resource
 import shutil
@@ -7,16 +8,16 @@ import stat
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import qcqpbench
 from qcqpbench import QCQP, QcqpbenchError
-from qcqpbench.analysis.figures import style
 from qcqpbench.analysis.figures.base import Data, Figure
 from qcqpbench.analysis.figures.style import save
-from qcqpbench.atomic_files import absolute, check_target, magic, writing, writing_text
+from qcqpbench.atomic_files import absolute, magic, writing, writing_text
 from qcqpbench.cli.main import main
 from qcqpbench.problem.formats.qplib import write_point
 from qcqpbench.results.store import Store
@@ -31,8 +32,8 @@ LINES = magic("lines", b"line")
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("files") / "made.db"
+def results_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("files") / "results.db"
     with Store(path, write=True) as store:
         store.begin("a command", {"cpu": "a CPU"})
         for job in Suite.of([PROBLEM], ["slsqp"], 1).jobs():
@@ -41,11 +42,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def results(made: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copy(made, tmp_path / "results.db"))
+def results(results_file: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(results_file, tmp_path / "results.db"))
 
 
-def said(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, list[str]]:
+def run_command(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, list[str]]:
     code = main([str(word) for word in words])
     out, err = capsys.readouterr()
     return code, (out + err).splitlines()
@@ -57,7 +58,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 @contextlib.contextmanager
 def no_file_larger_than(size: int) -> Iterator[None]:
-    """Act as a full disk does, for this process alone."""
+    """Limit the size of files of this process, as a full disk does."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
     try:
@@ -69,7 +70,7 @@ def no_file_larger_than(size: int) -> Iterator[None]:
 # --- the writer ---
 
 
-def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
+def test_file_appears_only_when_it_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "a"
     with writing(path, LINES) as file:
         file.write(b"line 1")
@@ -85,7 +86,7 @@ def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
     assert content(tmp_path) == {"a": "line é \\udcff\n".encode()}
 
 
-def test_a_full_disk_leaves_the_file_that_was_there(tmp_path: Path) -> None:
+def test_full_disk_leaves_the_existing_file_unchanged(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"line 1")
     refused = pytest.raises(QcqpbenchError, match=r"a: cannot be written: File too large$")
     with no_file_larger_than(1000), refused, writing(tmp_path / "a", LINES) as file:
@@ -97,7 +98,7 @@ def fail(_: int) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_a_disk_that_fails_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_flush_leaves_the_existing_file_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a").write_bytes(b"line 1")
     monkeypatch.setattr(os, "fsync", fail)
     refused = pytest.raises(QcqpbenchError, match=r"a: cannot be written: No space left on device$")
@@ -106,33 +107,35 @@ def test_a_disk_that_fails_at_the_end(tmp_path: Path, monkeypatch: pytest.Monkey
     assert content(tmp_path) == {"a": b"line 1"}
 
 
-def test_only_a_file_of_the_same_kind_is_replaced(tmp_path: Path, made: Path) -> None:
+def test_only_files_of_the_same_kind_are_replaced(tmp_path: Path, results_file: Path) -> None:
     path = tmp_path / "a"
     others = {
-        "a SQLite database": made.read_bytes(),
+        "a SQLite database": results_file.read_bytes(),
         "a zip archive": b"PK\x03\x04...",
         "a PNG image": b"\x89PNG....",
         "binary data": bytes(range(256)),
         "text that looks different": b"dear diary\n",
     }
-    for name, there in others.items():
-        path.write_bytes(there)
-        refused = pytest.raises(QcqpbenchError, match=f"a: must be a new file or lines to be replaced, got {name}$")
+    for name, old in others.items():
+        path.write_bytes(old)
+        refused = pytest.raises(
+            QcqpbenchError, match=f"a: must be a new file or lines to be replaced, got {name}; move the file away$"
+        )
         with refused, writing(path, LINES):
             pass
-        assert content(tmp_path) == {"a": there}
-    # Not even by a writer that takes everything for its own.
-    path.write_bytes(made.read_bytes())
+        assert content(tmp_path) == {"a": old}
+    # A results file is not replaced even by a writer that accepts every kind.
+    path.write_bytes(results_file.read_bytes())
     with pytest.raises(QcqpbenchError, match="SQLite"), writing(path, ANY):
         pass
-    for there in (b"line 1", b""):
-        path.write_bytes(there)
+    for old in (b"line 1", b""):
+        path.write_bytes(old)
         with writing(path, LINES) as file:
             file.write(b"line 2")
         assert path.read_bytes() == b"line 2"
 
 
-def test_links_and_permissions_stay(tmp_path: Path) -> None:
+def test_links_and_permissions_are_kept(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     target, link = tmp_path / "folder" / "a", tmp_path / "link"
     target.write_bytes(b"line 1")
@@ -145,14 +148,14 @@ def test_links_and_permissions_stay(tmp_path: Path) -> None:
 
 
 def test_pipes_and_devices_are_written_to(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    pipe, got = tmp_path / "pipe", list[bytes]()
+    pipe, received = tmp_path / "pipe", list[bytes]()
     os.mkfifo(pipe)
-    reader = threading.Thread(target=lambda: got.append(pipe.read_bytes()))
+    reader = threading.Thread(target=lambda: received.append(pipe.read_bytes()))
     reader.start()
     with writing(pipe, LINES) as file:
         file.write(b"line 1")
     reader.join()
-    assert got == [b"line 1"] and stat.S_ISFIFO(pipe.stat().st_mode)
+    assert received == [b"line 1"] and stat.S_ISFIFO(pipe.stat().st_mode)
     print("before")
     with writing("/dev/stdout", LINES) as file:
         file.write(b"line 2\n")
@@ -166,16 +169,16 @@ def test_pipes_and_devices_are_written_to(tmp_path: Path, capfd: pytest.CaptureF
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
 
 
-def test_a_path_needs_no_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    assert absolute("a/b") == f"{gone}/a/b"
-    gone.rmdir()
+def test_absolute_paths_need_no_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    assert absolute("a/b") == f"{folder}/a/b"
+    folder.rmdir()
     assert absolute("/a/b") == "/a/b"
-    with pytest.raises(QcqpbenchError, match="a/b: must be an absolute path where the working directory is gone"):
+    with pytest.raises(QcqpbenchError, match="a/b: must be an absolute path if the working directory is deleted"):
         absolute("a/b")
-    with pytest.raises(QcqpbenchError, match="must be UTF-8 to be kept in results files"):
+    with pytest.raises(QcqpbenchError, match="must be UTF-8 to be stored in results files"):
         absolute(os.fsdecode(b"/a/\xff"))
 
 
@@ -183,7 +186,7 @@ def test_a_path_needs_no_working_directory(tmp_path: Path, monkeypatch: pytest.M
 
 
 def targets(results: Path) -> list[tuple[str, ...]]:
-    """Commands that would write over a results file, or over a file of somebody else's."""
+    """Return commands that would write over a results file, or over a file of another program."""
     here, folder = str(results), results.parent
     other = str(shutil.copy(results, folder / "other.db"))
     for name in ("a.csv", "a.parquet", "a.npz", "a.lp", "a.mps", "a.nl", "a.qplib", "a.qplib.gz", "a.html", "a.md"):
@@ -192,7 +195,7 @@ def targets(results: Path) -> list[tuple[str, ...]]:
     (folder / "notes.md").write_text("# Notes\n")
     (folder / "table.csv").write_text("name,age\nme,3\n")
     (folder / "story.lp").write_text("Once upon a time\n")
-    np.savez(folder / "arrays.npz", X=np.ones(2))
+    np.savez(folder / "arrays.npz", header=np.ones(2))
     return [
         *(("report", here, "-o", str(path)) for path in (here, other, folder / "a.html", folder / "home.html")),
         *(("report", here, "-o", str(folder / name)) for name in ("a.md", "notes.md")),
@@ -209,10 +212,69 @@ def test_no_command_replaces_a_file_of_another_kind(results: Path, capsys: pytes
     commands = targets(results)
     before = content(results.parent)
     for words in commands:
-        code, lines = said(capsys, *words)
+        code, lines = run_command(capsys, *words)
         assert code == 2 and len(lines) == 1, words
         assert "to be replaced, got" in lines[0] or "unknown file format '.db'" in lines[0], words
         assert content(results.parent) == before, words
+
+
+# Text of other kinds that has words of the formats on a line of its own.
+OTHER_TEXTS = {
+    "a.lp": ["Dear diary\nmax is a nice guy\n", "max is a nice guy\n", "\\ a comment\nMaximum of fun\nand joy\n"],
+    "a.mps": ["my stuff\nNAME your price\n", "NAME your price\nand more\n", "* a list\nROWS of trees\n"],
+    "a.qplib": ["hi\nQCQ", "hi\nQCQ\nand more\n", "QCQ\nminimize\n"],
+    "a.nl": ["g3 is a chess move\n", "g3 1 1 0\n", "g3 1 1 0\n" + " 1 1 1 0 0\n" * 8 + "and more\n"],
+}
+
+
+@pytest.mark.parametrize("name", OTHER_TEXTS)
+@pytest.mark.parametrize("compress", [False, True], ids=["plain", "compressed"])
+def test_text_of_another_kind_is_not_replaced(name: str, compress: bool, tmp_path: Path) -> None:
+    path = tmp_path / (f"{name}.gz" if compress else name)
+    problem = qcqpbench.problem(PROBLEM)
+    for text in OTHER_TEXTS[name]:
+        old = gzip.compress(text.encode()) if compress else text.encode()
+        path.write_bytes(old)
+        with pytest.raises(QcqpbenchError, match="to be replaced, got"):
+            qcqpbench.write(problem, path)
+        assert content(tmp_path) == {path.name: old}
+
+
+# Beginnings as CPLEX, Gurobi, SCIP, AMPL, Pyomo and QPLIB write them.
+FOREIGN_TEXTS = {
+    "a.lp": [
+        "\\ENCODING=ISO-8859-1\n\\Problem name: a\n\nMinimize\n obj1: 3 x1 + 2 x2\nSubject To\n",
+        "\\ Model a\n\\ LP format - for model browsing.\nMaximize\n  x + 2 y + [ x ^2 ] / 2\nSubject To\n",
+        "\\ SCIP STATISTICS\n\\   Problem name     : a\nMinimize\n Obj:\n  +3.5 x1\nSubject to\n",
+        "min 3 x + y\nst\n x >= 1\nend\n",
+        "\\* Problem *\\\nMaximize\n obj: [ 2 x ^2 ] / 2\nSubject To\n",
+        "MINIMIZE\r\n obj: x\r\nSUBJECT TO\r\n",
+        "minimize\nobj:\nsubject to\n",
+    ],
+    "a.mps": [
+        "NAME          a\nROWS\n N  obj\n",
+        "*ENCODING=ISO-8859-1\n\n*SENSE:Maximize\nNAME\n* Max problem is converted into Min one\nROWS\n",
+        "NAME a\r\nOBJSENSE\r\n  MAX\r\nROWS\r\n",
+        "OBJSENSE MAX\nROWS\n",
+    ],
+    "a.qplib": [
+        "QPLIB_0018\nQCB # a comment\nminimize\n50 # variables\n",
+        "! a comment\n\nQPLIB_0018\n% another\nlcq\nMAXIMIZE # sense\n",
+    ],
+    "a.nl": [
+        "g3 1 1 0\t# problem a\n" + " 2 1 1 0 0\t# counts\n" * 9,
+        "g3 3 1 1 1e-06\n" + " 2 1 1 0 0 \n" * 9,
+    ],
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN_TEXTS)
+def test_file_of_another_program_in_the_same_format_is_replaced(name: str, tmp_path: Path) -> None:
+    problem = qcqpbench.problem(PROBLEM)
+    for text in FOREIGN_TEXTS[name]:
+        (tmp_path / name).write_bytes(text.encode())
+        qcqpbench.write(problem, tmp_path / name)
+        assert (tmp_path / name).read_bytes() != text.encode()
 
 
 @pytest.mark.parametrize(
@@ -227,47 +289,63 @@ def test_no_command_replaces_a_file_of_another_kind(results: Path, capsys: pytes
     ],
     ids=lambda words: f"{words[0]} {next(word for word in words if word.startswith('a.'))}",
 )
-def test_what_a_command_wrote_it_replaces_or_leaves(
+def test_command_replaces_its_output_or_leaves_it_unchanged(
     words: tuple[str, ...], results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(results.parent)
     words = tuple("results.db" if word == "RESULTS" else word for word in words)
-    assert said(capsys, *words)[0] == 0
+    assert run_command(capsys, *words)[0] == 0
     before = content(results.parent)
-    assert said(capsys, *words)[0] == 0
-    # SQLite writes beside the results file too, so that the size of files cannot be limited here.
+    assert run_command(capsys, *words)[0] == 0
+    # The size of files cannot be limited here, because SQLite writes beside the results file.
     monkeypatch.setattr(os, "fsync", fail)
-    code, lines = said(capsys, *words)
+    code, lines = run_command(capsys, *words)
     assert code == 2 and len(lines) == 1 and "cannot be written: No space left on device" in lines[0]
     assert content(results.parent) == before
 
 
 @NEEDS_MATPLOTLIB
-def test_figures_replace_figures_only(tmp_path: Path, made: Path) -> None:
+def test_figures_replace_only_figures(tmp_path: Path, results_file: Path) -> None:
     figure = Figure("f", None, lambda rows: Data([], ""), lambda axes, data: None)
-    data = Data([{"x": 1.0, "y": 2.0}], "A caption.")
+    data = Data([{"x": 1.0, "y": 2.0, "z": 3.0}], "A caption.")
     save(figure, data, tmp_path)
     before = content(tmp_path)
     assert sorted(before) == ["f.csv", "f.pdf", "f.png", "f.svg"]
-    for name, there in before.items():
-        path, kind = tmp_path / name, style._KINDS[name.partition(".")[2]]
-        check_target(path, kind)
-        shutil.copy(made, path)
-        with pytest.raises(QcqpbenchError, match=rf"{name}: must be a new file or .* got a SQLite database"):
-            check_target(path, kind)
-        path.write_bytes(there)
-    shutil.copy(made, tmp_path / "f.pdf")
-    with pytest.raises(QcqpbenchError, match=r"f\.pdf: must be a new file or a PDF file"):
-        save(figure, data, tmp_path)
-    assert content(tmp_path) == before | {"f.pdf": made.read_bytes()}
+    save(figure, data, tmp_path)
+    assert content(tmp_path) == before
+    save(figure, Data([{"x": 1.0, "y": 2.0, "z": 3.0, "sets": 4}], "Another caption."), tmp_path)
+    others = {
+        "f.csv": b"name,age\nme,3\n",
+        "f.pdf": before["f.pdf"].replace(b"(qcqpbench)", b"(Writer)"),
+        "f.png": before["f.png"].replace(b"qcqpbench", b"Sketcher!"),
+        "f.svg": before["f.svg"].replace(b"qcqpbench", b"Sketcher!"),
+    }
+    for name, old in before.items():
+        for other in (results_file.read_bytes(), others[name]):
+            (tmp_path / name).write_bytes(other)
+            with pytest.raises(QcqpbenchError, match=rf"{name}: must be a new file or .* of .* got .*; move the file"):
+                save(figure, data, tmp_path)
+            assert (tmp_path / name).read_bytes() == other
+        (tmp_path / name).write_bytes(old)
 
 
-def test_points_replace_points_only(tmp_path: Path) -> None:
-    square = qcqpbench.problem(PROBLEM)
-    assert isinstance(square, QCQP)
+@NEEDS_MATPLOTLIB
+def test_large_figures_are_recognized(tmp_path: Path) -> None:
+    """Write more than the bytes that are read at either end of a file."""
+    points = np.random.default_rng(0).random((2, 20_000))
+    paint: Any = lambda axes, data: axes[0].plot(*points)  # noqa: E731
+    figure = Figure("f", None, lambda rows: Data([], ""), paint, panels=1)
+    for _ in range(2):
+        save(figure, Data([{"x": 1.0, "y": 2.0}], "A caption."), tmp_path)
+    assert min((tmp_path / name).stat().st_size for name in ("f.pdf", "f.svg")) > 1 << 17
+
+
+def test_points_replace_only_points(tmp_path: Path) -> None:
+    problem = qcqpbench.problem(PROBLEM)
+    assert isinstance(problem, QCQP)
     path = tmp_path / "a.sol"
     for _ in range(2):
-        write_point(np.zeros(square.n_variables), square, path)
-    path.write_text("Once upon a time\n")
+        write_point(np.zeros(problem.n_variables), problem, path)
+    path.write_text("Once upon a time\nobjvar 1\n")
     with pytest.raises(QcqpbenchError, match=r"must be a new file or a \.sol file"):
-        write_point(np.zeros(square.n_variables), square, path)
+        write_point(np.zeros(problem.n_variables), problem, path)

@@ -1,4 +1,4 @@
-"""`make bench-save` and `make bench-compare`, on a benchmark whose every round takes one tick of a clock of its own."""
+"""Run the recipes of `make bench-save` and `make bench-compare` on a benchmark with a simulated clock."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def test_it(benchmark):
 
 @pytest.fixture
 def make(tmp_path: Path) -> Callable[[str], tuple[int, str]]:
-    """What the Makefile has pytest do for a target, with this benchmark instead of ours: exit code and output."""
+    """Return a function that runs a target's recipe on the benchmark above; it returns exit code and output."""
     folder = tmp_path / "tests" / "benchmarks"
     folder.mkdir(parents=True)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
@@ -44,7 +44,7 @@ def make(tmp_path: Path) -> Callable[[str], tuple[int, str]]:
         recipe = re.search(rf"^{target}:.*\n(?:\t@.*\n)?\t\$\(PYTHON\) (.*)", makefile, re.MULTILINE)
         assert recipe
         command = [sys.executable, *recipe[1].split()]
-        # Neither the options nor the parallel run of this pytest are those of the one started here.
+        # Without the options of the running pytest, which may run in parallel.
         variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
         done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout + done.stderr
@@ -52,27 +52,32 @@ def make(tmp_path: Path) -> Callable[[str], tuple[int, str]]:
     return run
 
 
-def change(folder: Path, change: Callable[[Any], object]) -> None:
-    """Change the saved run."""
+def edit_saved_run(folder: Path, edit: Callable[[Any], object]) -> None:
     (saved,) = folder.glob(".benchmarks/*/*.json")
     content = json.loads(saved.read_text())
-    change(content)
+    edit(content)
     saved.write_text(json.dumps(content))
 
 
 def test_a_minimum_may_grow_by_a_fifth(tmp_path: Path, make: Callable[[str], tuple[int, str]]) -> None:
     code, text = make("bench-save")
     assert code == 0, text
-    change(tmp_path, lambda saved: saved["benchmarks"][0]["stats"].update(min=1 / 1.19, mean=0.1, median=0.1, max=0.1))
+    edit_saved_run(
+        tmp_path, lambda saved: saved["benchmarks"][0]["stats"].update(min=1 / 1.19, mean=0.1, median=0.1, max=0.1)
+    )
     code, text = make("bench-compare")
     assert code == 0, text
-    change(tmp_path, lambda saved: saved["benchmarks"][0]["stats"].update(min=1 / 1.21, mean=9, median=9, max=9))
+    edit_saved_run(
+        tmp_path, lambda saved: saved["benchmarks"][0]["stats"].update(min=1 / 1.21, mean=9, median=9, max=9)
+    )
     code, text = make("bench-compare")
     assert code != 0 and "Performance has regressed" in text and "test_it" in text
 
 
-def test_another_machine_is_one_line(tmp_path: Path, make: Callable[[str], tuple[int, str]]) -> None:
+def test_a_run_of_another_machine_is_refused_in_one_line(
+    tmp_path: Path, make: Callable[[str], tuple[int, str]]
+) -> None:
     assert make("bench-save")[0] == 0
-    change(tmp_path, lambda saved: saved["machine_info"]["cpu"].update(brand_raw="another"))
+    edit_saved_run(tmp_path, lambda saved: saved["machine_info"]["cpu"].update(brand_raw="another"))
     code, text = make("bench-compare")
     assert code != 0 and len(text.strip().splitlines()) == 1 and "make bench-save" in text

@@ -37,25 +37,27 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def recordings(trials: int = 40, classes: int = 2, seed: int = 0) -> tuple[Array, NDArray[Any]]:
-    """Three channels, of which another pair goes together in each class."""
+    """Return trials of three channels, with another correlated pair in each class."""
     rng = np.random.default_rng(seed)
     X, y = rng.standard_normal((trials, 3, 60)), np.arange(trials) % classes
     pairs = list(combinations(range(3), 2))
-    for x, kind in zip(X, y, strict=True):
-        i, j = pairs[kind]
+    for x, number in zip(X, y, strict=True):
+        i, j = pairs[number]
         x[i] += x[j]
     return X, y
 
 
 @pytest.mark.slow
 @parametrize_with_checks([CovariancePerceptronClassifier("gip[starts=2]")])
-def test_scikit_learns_own_checks(estimator: Any, check: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    # scikit-learn reads it at each check, and leaves out the one of array API dispatch without it.
+def test_estimator_passes_the_checks_of_scikit_learn(
+    estimator: Any, check: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Without it, scikit-learn skips the check of array API dispatch.
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")
     check(estimator)
 
 
-def test_it_solves_the_task_that_the_family_makes() -> None:
+def test_fit_solves_the_task_that_the_family_makes() -> None:
     content, task = load(SHIPPED), problem("recorded")
     attempt = solve(task, "gip")
     X, y, train = content["X"], content["y"], content["train"]
@@ -69,22 +71,24 @@ def test_it_solves_the_task_that_the_family_makes() -> None:
 
 @pytest.mark.parametrize("solver", ["gip", "slsqp", "soft_margin[eta_max=1000]"])
 def test_any_solver_finds_the_margin_of_two_points(solver: str) -> None:
-    """x = ±1 make P = [[1, ±1], [±1, 1]], and with w = (cos α, sin α), (cos β, sin β) the margin is
-    sin(α+β) − |cos(α−β)|, at most 1."""
+    """Use x = ±1, so that P = [[1, ±1], [±1, 1]].
+
+    With w = (cos α, sin α), (cos β, sin β) the margin is sin(α+β) − |cos(α−β)|, at most 1.
+    """
     fitted = CovariancePerceptronClassifier(solver, starts=3).fit([[-1.0], [1.0]], ["a", "b"])
     assert fitted.margins_ == pytest.approx([1], abs=0.01)
     assert fitted.decision_function([[-1.0], [1.0]]) == pytest.approx([-1, 1], abs=0.02)
     assert fitted.predict([[-0.7], [0.7], [0.1]]).tolist() == ["a", "b", "b"]
 
 
-def test_the_best_of_several_starts() -> None:
+def test_several_starts_give_a_larger_margin() -> None:
     content = load(SHIPPED)
     X, y = content["X"][content["train"]], content["y"][content["train"]]
     one, six = (CovariancePerceptronClassifier("slsqp", starts=starts).fit(X, y) for starts in (1, 6))
     assert six.margins_[0] > one.margins_[0] + 0.01
 
 
-def test_two_lines_tell_exclusive_or_apart() -> None:
+def test_exclusive_or_is_classified() -> None:
     X = np.random.default_rng(0).uniform(-1, 1, (60, 2))
     X = X[np.abs(X).min(axis=1) > 0.1]
     y = X[:, 0] * X[:, 1] > 0
@@ -92,7 +96,7 @@ def test_two_lines_tell_exclusive_or_apart() -> None:
     assert LinearSVC().fit(X, y).score(X, y) < 0.8
 
 
-def test_units_and_origin_of_features_do_not_matter() -> None:
+def test_margin_does_not_depend_on_units_and_origin_of_features() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((30, 3)), np.arange(30) % 2
     X[:, 0] += 3 * y
@@ -102,7 +106,7 @@ def test_units_and_origin_of_features_do_not_matter() -> None:
 
 
 @pytest.mark.slow
-def test_classes_are_told_apart_two_by_two() -> None:
+def test_several_classes_are_classified_by_votes_of_pairs() -> None:
     X, y = recordings(60, 3)
     fitted = CovariancePerceptronClassifier().fit(X, y)
     assert (fitted.W_.shape, fitted.margins_.shape) == ((3, 2, 3), (3,))
@@ -110,18 +114,18 @@ def test_classes_are_told_apart_two_by_two() -> None:
     new, truth = recordings(50, 3, seed=1)
     for x, votes in zip(new, fitted.decision_function(new), strict=True):
         P = np.cov(x, bias=True) / np.sqrt(np.outer(np.diag(S), np.diag(S)))
-        won, clear = np.zeros(3), np.zeros(3)
+        won, confidence = np.zeros(3), np.zeros(3)
         for W, (first, second) in zip(fitted.W_, combinations(range(3), 2), strict=True):
             Q = W[0] @ P @ W[1]
             won[second if Q > 0 else first] += 1
-            clear += Q * (np.arange(3) == second) - Q * (np.arange(3) == first)
-        np.testing.assert_allclose(votes, won + clear / (3 * (1 + abs(clear))), atol=1e-12)
+            confidence += Q * (np.arange(3) == second) - Q * (np.arange(3) == first)
+        np.testing.assert_allclose(votes, won + confidence / (3 * (1 + abs(confidence))), atol=1e-12)
     assert fitted.score(new, truth) > 0.9
 
 
 @pytest.mark.slow
-def test_classes_that_overlap_are_shrunk_to_their_means() -> None:
-    """Between trials of two classes that are the same there is no margin; between the means there is."""
+def test_overlapping_classes_are_shrunk_to_their_means() -> None:
+    """Use a trial that is in both classes, so that only the means have a positive margin."""
     X, y = recordings(40)
     same = np.concatenate([X, X[:1]]), np.append(y, 1 - y[0])
     fitted = CovariancePerceptronClassifier().fit(*same)
@@ -131,17 +135,17 @@ def test_classes_that_overlap_are_shrunk_to_their_means() -> None:
     assert CovariancePerceptronClassifier("slsqp[formulation=min_norm]", starts=3).fit(*same).shrinkage_[0] >= 0.25
     hard = CovariancePerceptronClassifier(shrinkage=0).fit(*same)
     assert fitted.margins_[0] < hard.margins_[0] <= 0
-    means = [np.mean([np.cov(x, bias=True) for x in X[y == kind]], axis=0) for kind in (0, 1)]
+    means = [np.mean([np.cov(x, bias=True) for x in X[y == number]], axis=0) for number in (0, 1)]
     S = np.mean([np.cov(x, bias=True) for x in X], axis=0)
     means = [mean / np.sqrt(np.outer(np.diag(S), np.diag(S))) for mean in means]
     of_means = solve(MaxMargin(np.array(means), np.array([[-1], [1]])), "gip").point
     assert of_means is not None
     whole = CovariancePerceptronClassifier(shrinkage=1).fit(X, y).W_[0]
-    found, expected = (np.einsum("i,rij,j->r", W[0], means, W[1]) for W in (whole, of_means))
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    outputs, expected = (np.einsum("i,rij,j->r", W[0], means, W[1]) for W in (whole, of_means))
+    np.testing.assert_allclose(outputs, expected, rtol=1e-6)
 
 
-def test_padding_and_covariances_given() -> None:
+def test_padded_recordings_agree_with_precomputed_covariances() -> None:
     X, y = recordings()
     lengths = 30 + np.arange(40) % 20
     padded = np.where(np.arange(60) < lengths[:, None, None], X, np.nan)
@@ -152,7 +156,7 @@ def test_padding_and_covariances_given() -> None:
     np.testing.assert_array_equal(first.predict(padded), second.predict(P))
 
 
-def test_scikit_learn_takes_it_with_recordings() -> None:
+def test_classifier_works_in_pipelines_and_searches() -> None:
     X, y = recordings()
     pipeline = make_pipeline(
         FunctionTransformer(lambda X: X[:, :, 10:]), CovariancePerceptronClassifier("gip[starts=2]")
@@ -172,43 +176,43 @@ def test_scikit_learn_takes_it_with_recordings() -> None:
     ("parameters", "X", "error", "message"),
     [
         ({"solver": "gap"}, None, QcqpbenchError, "unknown solver 'gap'; did you mean 'gip'"),
-        ({"normalize": "all"}, None, QcqpbenchError, "normalize=all: right is one of channels, whiten, trial, none"),
-        ({"feature": "mean"}, None, QcqpbenchError, "feature=mean: right is one of zero_lag, lag_integrated"),
-        ({"feature": "precomputed"}, None, QcqpbenchError, r"X has shape \(40, 3, 60\), needed: \(trials, channels"),
-        ({"starts": 0}, None, QcqpbenchError, "starts=0"),
-        ({"shrinkage": 2}, None, QcqpbenchError, "shrinkage=2"),
+        ({"normalize": "all"}, None, QcqpbenchError, "normalize must be one of channels, whiten, trial, none, got all"),
+        ({"feature": "mean"}, None, QcqpbenchError, "feature must be one of zero_lag, lag_integrated, got mean"),
+        ({"feature": "precomputed"}, None, QcqpbenchError, r"X must hold covariances .*, got shape \(40, 3, 60\)"),
+        ({"starts": 0}, None, QcqpbenchError, "starts must be at least 1, got 0"),
+        ({"shrinkage": 2}, None, QcqpbenchError, "shrinkage must be from 0 to 1, got 2"),
         ({"time_limit": -1}, None, QcqpbenchError, "time_limit must be a positive number of seconds, got -1"),
-        ({}, np.full((40, 3, 60), np.nan), QcqpbenchError, "trial 0 has 0 samples"),
+        ({}, np.full((40, 3, 60), np.nan), QcqpbenchError, "trial 0 must have at least 2 samples, got 0"),
         ({}, np.full((40, 3, 60), np.inf), ValueError, "infinity"),
         ({"feature": "precomputed"}, np.full((40, 3, 3), np.nan), ValueError, "NaN"),
-        ({}, np.ones((40, 3, 3, 3)), ValueError, "X has 4 dimensions"),
+        ({}, np.ones((40, 3, 3, 3)), ValueError, "X must have shape .*, got 4 dimensions"),
         ({}, np.full((40, 3), np.nan), ValueError, "NaN"),
-        ({}, np.zeros((40, 9_999)), QcqpbenchError, "covariances of 10000 channels need 32 GB; right is at most 8"),
+        ({}, np.zeros((40, 9_999)), QcqpbenchError, "covariances must take at most 8 GB, got 32 GB of 10000 channels"),
         ({"solver": "sdr", "time_limit": 1e-9}, None, QcqpbenchError, "sdr found no point: "),
     ],
 )
-def test_wrong_usage(parameters: dict[str, Any], X: Any, error: type[Exception], message: str) -> None:
+def test_wrong_usage_is_refused(parameters: dict[str, Any], X: Any, error: type[Exception], message: str) -> None:
     recorded, y = recordings()
     with pytest.raises(error, match=message):
         CovariancePerceptronClassifier(**parameters).fit(recorded if X is None else X, y)
 
 
-def test_other_dimensions_than_in_fit() -> None:
+def test_other_dimensions_than_in_fit_are_refused() -> None:
     X, y = recordings()
     fitted = CovariancePerceptronClassifier("gip[starts=2]").fit(X, y)
-    with pytest.raises(ValueError, match="X has 2 dimensions, which is not what it had in fit"):
+    with pytest.raises(ValueError, match="X must have the dimensions that it had in fit, got 2"):
         fitted.predict(X[:, :, 0])
 
 
-def test_without_scikit_learn() -> None:
+def test_missing_scikit_learn_is_an_error_with_a_remedy() -> None:
     code = "import sys; sys.modules['sklearn'] = None; import qcqpbench.classifier"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     last = done.stderr.strip().splitlines()[-1]
     assert last.endswith("the classifier needs the package scikit-learn: pip install 'qcqpbench[sklearn]'")
 
 
-def test_spoken_digits() -> None:
-    """Three against eight, 420 trials to train on. A linear SVM on the same covariances, vectorised, gets 1.0."""
+def test_spoken_digits_are_classified() -> None:
+    """Classify three against eight with 420 training trials; a linear SVM on the vectorised covariances scores 1.0."""
     content = load(TIME_SERIES / "fsdd_mfcc_3v8.npz")
     X, y = content["X"], content["y"]
     train = np.arange(len(y)) % 10 < 7
@@ -217,8 +221,8 @@ def test_spoken_digits() -> None:
     assert fitted.score(X[~train], y[~train]) > 0.95
 
 
-def test_nine_speakers() -> None:
-    """A linear SVM on vectorised covariances gets .811."""
+def test_nine_speakers_are_classified() -> None:
+    """Classify nine speakers; a linear SVM on the vectorised covariances scores .811."""
     content = load(TIME_SERIES / "japanesevowels.npz")
     X, y, train = content["X"], content["y"], content["train"]
     fitted = CovariancePerceptronClassifier("gip[starts=4]", normalize="whiten").fit(X[train], y[train])

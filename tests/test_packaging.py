@@ -31,14 +31,14 @@ def succeed(*command: object, **rest: object) -> str:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from the sdist, built from a copy of what belongs to the repository."""
+    """Build the sdist from a copy of the repository's files, and the wheel from the sdist."""
     copy, target = tmp_path_factory.mktemp("checkout"), tmp_path_factory.mktemp("dist")
     try:
         listed = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT)
     except FileNotFoundError:
-        pytest.skip("there is no git to tell which files belong to the repository")
+        pytest.skip("git is missing, which lists the files of the repository")
     if listed.returncode:
-        pytest.skip(f"this is no git checkout: {listed.stderr.strip()}")
+        pytest.skip(f"this is not a git checkout: {listed.stderr.strip()}")
     for name in filter(None, listed.stdout.split("\0")):
         if (ROOT / name).is_file():
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
@@ -51,7 +51,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of an empty environment with nothing in it but the wheel."""
+    """Return the Python of an environment that contains only the wheel."""
     path = tmp_path_factory.mktemp("environment")
     venv.create(path, with_pip=False, symlinks=True)
     python = path / "bin" / "python"
@@ -65,7 +65,7 @@ def site_packages(python: Path) -> Path:
 
 
 def test_the_wheel_holds_the_package(wheel: Path) -> None:
-    """Every module of the checkout at its place, and what types and commands need."""
+    """Compare with the modules and data of the checkout, the marker for types and the command."""
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         (entry_points,) = (archive.read(name).decode() for name in names if name.endswith("entry_points.txt"))
@@ -84,33 +84,33 @@ def test_the_wheel_holds_the_package(wheel: Path) -> None:
     assert modules | shipped | page | {"qcqpbench/py.typed"} <= names
 
 
-def test_it_puts_nothing_else_in_site_packages(environment: Path) -> None:
-    found = {each.name for each in site_packages(environment).iterdir()}
-    (info,) = (name for name in found if name.endswith(".dist-info"))
+def test_the_wheel_puts_nothing_else_in_site_packages(environment: Path) -> None:
+    entries = {path.name for path in site_packages(environment).iterdir()}
+    (info,) = (name for name in entries if name.endswith(".dist-info"))
     assert info.startswith("qcqpbench-")
-    assert found == {"qcqpbench", info}
+    assert entries == {"qcqpbench", info}
 
 
-def test_the_wheel_asks_for_numpy_and_scipy_alone(wheel: Path) -> None:
+def test_the_wheel_requires_numpy_and_scipy_only(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         (metadata,) = (archive.read(name).decode() for name in archive.namelist() if name.endswith("/METADATA"))
     required = [line for line in metadata.splitlines() if line.startswith("Requires-Dist:") and "extra ==" not in line]
     assert [re.split(r"[ <>=;]+", line)[1] for line in required] == ["numpy", "scipy"]
 
 
-def test_it_works_with_numpy_and_scipy_alone(environment: Path, tmp_path: Path) -> None:
-    """The installed files of both are linked into the environment: pip would only unpack the same ones again."""
+def test_the_package_works_with_numpy_and_scipy_only(environment: Path, tmp_path: Path) -> None:
+    """Link the installed files of both into the environment: pip would only unpack the same ones again."""
     for package in ("numpy", "scipy"):
         for name in {file.parts[0] for file in distribution(package).files or ()} - {"..", "bin"}:
             (site_packages(environment) / name).symlink_to(Path(str(distribution(package).locate_file(name))))
-    where = succeed(environment, "-c", "import qcqpbench; print(qcqpbench.__file__)", cwd=tmp_path)
-    assert Path(where.strip()).is_relative_to(site_packages(environment))
+    location = succeed(environment, "-c", "import qcqpbench; print(qcqpbench.__file__)", cwd=tmp_path)
+    assert Path(location.strip()).is_relative_to(site_packages(environment))
     listed = succeed(environment.with_name("qcqpbench"), "list", "problems", "--json", cwd=tmp_path)
     assert {row["name"] for row in json.loads(listed)} >= {"covariance_perceptron", "classical_perceptron", "parity"}
     suites = json.loads(succeed(environment.with_name("qcqpbench"), "list", "suites", "--json", cwd=tmp_path))
     assert {row["name"] for row in suites} >= {"smoke", "default", "paper"}
-    known = json.loads(succeed(environment.with_name("qcqpbench"), "best-known", "list", "--json", cwd=tmp_path))
-    assert known[0]["margin"] <= known[0]["bound"]
+    best_known = json.loads(succeed(environment.with_name("qcqpbench"), "best-known", "list", "--json", cwd=tmp_path))
+    assert best_known[0]["margin"] <= best_known[0]["bound"]
     specs = ["covariance_perceptron[m=4,p=3]", "recorded"]
     code = f"import qcqpbench; print([qcqpbench.problem(spec).id for spec in {specs}])"
     assert succeed(environment, "-c", code, cwd=tmp_path) == succeed(sys.executable, "-c", code, cwd=tmp_path)
@@ -125,8 +125,8 @@ def test_it_works_with_numpy_and_scipy_alone(environment: Path, tmp_path: Path) 
         "from qcqpbench.cli.main import main; main(['list', 'problems'])",
     ],
 )
-def test_it_needs_only_numpy_and_scipy(use: str, tmp_path: Path) -> None:
-    """What was imported from site-packages, beside what every start of this Python imports."""
+def test_the_package_imports_numpy_and_scipy_only(use: str, tmp_path: Path) -> None:
+    """List what is imported from site-packages beyond what every start of Python imports."""
     code = f"""
 import contextlib, io, sys
 before = set(sys.modules)
@@ -138,8 +138,8 @@ print(*{{file.partition("site-packages/")[2].partition("/")[0] for file in files
     assert set(succeed(sys.executable, "-c", code, cwd=tmp_path).split()) <= {"numpy", "scipy"}
 
 
-def test_the_front_is_lazy_and_complete(tmp_path: Path) -> None:
-    """Importing the package alone loads neither; all it offers is there, and nothing else."""
+def test_the_public_names_are_lazy_and_complete(tmp_path: Path) -> None:
+    """Check that importing the package does not load scipy.sparse, and that it has all public names and no others."""
     code = """
 import sys, qcqpbench
 assert "scipy.sparse" not in sys.modules

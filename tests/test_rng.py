@@ -9,7 +9,7 @@ from qcqpbench import QcqpbenchError, rng
 
 
 def words(seed: int, axis: int, count: int) -> list[int]:
-    """The raw words that NumPy promises to keep, as plain integers."""
+    """Return the raw words, which NumPy keeps fixed, as integers."""
     bits = np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(axis,)))
     return [int(bits.random_raw()) for _ in range(count)]
 
@@ -21,7 +21,7 @@ def test_signs_are_the_top_bits() -> None:
 
 @pytest.mark.parametrize("f", [0.0, 0.2, 0.5, 1.0])
 @pytest.mark.parametrize("columns", [6, 7])
-def test_sparse_signs_against_a_loop(f: float, columns: int) -> None:
+def test_sparse_signs_agree_with_a_loop(f: float, columns: int) -> None:
     rows = []
     source = iter(words(5, 0, 40))
     for _ in range(9):
@@ -32,7 +32,7 @@ def test_sparse_signs_against_a_loop(f: float, columns: int) -> None:
     assert rng.sparse_signs(rng.stream(5, "patterns"), 9, columns, f).tolist() == rows
 
 
-def test_normals_against_marsaglias_loop() -> None:
+def test_normals_agree_with_a_loop() -> None:
     pairs = 1 << 13
     raw = words(7, 0, 4 * pairs)
     expected: list[float] = []
@@ -45,7 +45,7 @@ def test_normals_against_marsaglias_loop() -> None:
     np.testing.assert_allclose(out.ravel(), expected[:20_000], rtol=1e-14)
 
 
-def test_normals_are_normal() -> None:
+def test_normals_have_the_normal_distribution() -> None:
     z = rng.normals(rng.stream(1, "patterns"), np.empty(200_000))
     moments = [z.mean(), z.var() - 1, (z**3).mean(), (z**4).mean() - 3]
     errors = np.sqrt(np.array([1, 2, 15, 96]) / z.size)
@@ -56,13 +56,13 @@ def test_normals_are_normal() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 12_871, 12_872, 40_000])
-def test_a_longer_draw_begins_with_the_shorter(count: int) -> None:
+def test_longer_draw_begins_with_the_shorter(count: int) -> None:
     short = rng.normals(rng.stream(1, "patterns"), np.empty(count))
     long = rng.normals(rng.stream(1, "patterns"), np.empty(50_000))
     np.testing.assert_array_equal(short, long[:count])
 
 
-def test_streams_differ() -> None:
+def test_streams_are_independent() -> None:
     streams = [rng.stream(seed, axis, *key) for seed in (0, 1) for axis in rng.AXES for key in ((), (0,), (1,))]
     draws = [rng.signs(bits, 4000).astype(float) for bits in streams]
     correlations = np.corrcoef(draws) - np.eye(len(draws))
@@ -71,7 +71,7 @@ def test_streams_differ() -> None:
         assert (first != second).any()
 
 
-def test_seeds() -> None:
+def test_seeds_may_be_large_but_not_negative() -> None:
     assert rng.stream(2**100, "labels").random_raw() != rng.stream(2**100 + 1, "labels").random_raw()
-    with pytest.raises(QcqpbenchError, match=r"seed=-1 is not allowed"):
+    with pytest.raises(QcqpbenchError, match="seed must be 0 or more, got -1"):
         rng.stream(-1, "labels")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compiles the library that takes Pyomo's models to cyipopt: Pyomo's wheel has only its source. A step of setup.sh.
+# Compile the library that connects Pyomo to cyipopt: Pyomo's wheel has only its source. A step of setup.sh.
 # Pyomo finds it when PYOMO_CONFIG_DIR is <environment>/share/qcqpbench/pyomo.
 set -euo pipefail
 
@@ -16,7 +16,8 @@ trap 'rm -rf "$work"' EXIT
 
 download() { (cd "$work" && apt-get "$@" download libamplsolver-dev); }
 
-# Taken apart rather than installed, and with package lists of our own if the system has none: neither needs root.
+# The package is unpacked rather than installed, with separate package lists if the system has none, because neither
+# needs root.
 fetch_asl() {
   command -v apt-get >/dev/null && command -v dpkg >/dev/null || fail "needs Debian's libamplsolver-dev"
   local lists=(-o "Dir::State::Lists=$work/lists" -o "Dir::Cache=$work/cache")

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Makes .venv: the project, its development tools, and every solver package this machine can have.
-# Each step may be repeated, so the next call completes one that was interrupted. `make setup` calls it.
+# Create .venv with the project, its development tools, and every solver package that this machine supports.
+# Each step may be repeated, so the next call completes an interrupted one. `make setup` calls it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 unset PYTHONPATH PYTHONHOME
 export VENV=${VENV:-.venv} CONSTRAINTS=${CONSTRAINTS:-constraints.txt}
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 
-# pip answers Ctrl-C with an ordinary failure, which the steps below would take for a missing package.
+# On Ctrl-C, pip fails as usual, which the steps below would treat as a missing package.
 trap 'exit 130' INT TERM
-# Two calls at once would write into each other's half-installed packages.
+# Two simultaneous calls would overwrite each other's half-installed packages.
 if command -v flock >/dev/null; then exec 9<pyproject.toml && flock 9; fi
-# For what the helpers want to tell the user; the rest of their output goes to the log.
+# The steps' messages to the user go to descriptor 3; the rest of their output goes to the log.
 exec 3>&1
 
 say() { echo "setup: $*"; }
@@ -20,7 +20,7 @@ die() { say "$*" >&2; exit 1; }
 base_python() {
   local name
   for name in python3.11 python3; do
-    # Asked by running it: a version manager's shim can be on PATH with no Python behind it.
+    # Run it, because a version manager's shim can be on PATH with no Python behind it.
     if "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
       echo "$name"
       return
@@ -29,7 +29,7 @@ base_python() {
   die "needs Python 3.11 or newer (python3.11 or python3 on PATH)"
 }
 
-# Debian keeps ensurepip, without which there is no virtual environment, in a package of its own.
+# Debian has a separate package for ensurepip, which virtual environments need.
 install_ensurepip() {
   local package
   package=$("$1" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
@@ -44,8 +44,8 @@ install_ensurepip() {
     die "apt-get could not install $package"
 }
 
-# pip writes INSTALLER after a package's files and scripts; without it the package was interrupted, yet pip would
-# take it for installed. A leading ~ marks what an interrupted upgrade had set aside.
+# pip writes INSTALLER after a package's files and scripts. Without it the installation was interrupted, but pip would
+# treat the package as installed. A leading ~ marks files that an interrupted upgrade had set aside.
 remove_interrupted() {
   local packages=("$VENV"/lib/python3*/site-packages) info
   for info in "${packages[0]}"/*.dist-info; do
@@ -65,7 +65,7 @@ make_venv() {
 install() { "$VENV/bin/python" -m pip install --constraint "$CONSTRAINTS" "$@"; }
 export -f install
 
-# step NAME COMMAND...: one line about it, whether it worked or not.
+# step NAME COMMAND...: run the command and print one line about its success.
 step() {
   local name=$1 start=$SECONDS before
   shift
@@ -78,7 +78,7 @@ step() {
   fi
 }
 
-# reason LINE: the last error in the log after that line, or else the last thing said.
+# reason LINE: print the last error in the log after that line, or else the last line.
 reason() {
   awk -v before="$1" 'NR > before { last = $0 } NR > before && sub(/^ *(ERROR|error): */, "") { error = $0 }
     END { print error ? error : last }' "$log"
@@ -97,7 +97,7 @@ missing=0
 optional() { step "$@" || missing=1; }
 optional "cvxpy, Clarabel, SCS" install cvxpy clarabel scs
 optional "PySCIPOpt" install pyscipopt
-# It asks for cvxpy < 1.0 and CVXcanon, which no longer build.
+# qcqp requires cvxpy < 1.0 and CVXcanon, which no longer build.
 optional "qcqp" install --no-deps qcqp
 optional "cyipopt" tools/cyipopt.sh
 optional "Pyomo" install pyomo packaging

@@ -6,8 +6,8 @@ For multipliers λ ≥ 0 of the stabilities that sum to one, and any y ∈ ℝ�
 
 with w = (w_1, …, w_n) stacked, S the symmetric matrix of the blocks M_ij = Σ_r λ^r_ij ζ^r_ij P^r, and Diag(y) with
 y_i on the m places of row i. For n = 2 and the best y this is σ_max(M). The best λ and y give the value of Shor's
-semidefinite relaxation, but every λ and y give a bound: the search may stop at any time, and what counts is computed
-at its end from λ and y by an eigensolver, with an allowance for its rounding.
+semidefinite relaxation, but every λ and y give a bound: the search may stop at any time, and the bound is computed at
+its end from λ and y by an eigensolver, with an allowance for its rounding.
 """
 
 import time
@@ -23,20 +23,34 @@ from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 
 Array = NDArray[np.float64]
 
-# A gap below this, relative to the margin, proves the point optimal.
-PROVED = 1e-6
-# Eigenvalues are accurate to a few times size · 2⁻⁵³ · norm; so are the sums that make up S.
+# A relative optimality gap up to this proves the point optimal.
+_PROVED_GAP = 1e-6
+# Eigenvalues, and the sums that make up S, are accurate to a few times size · 2⁻⁵³ · norm.
 _ROUNDING = 1e-14
-_CENTRING, _TO_BOUNDARY, _ARMIJO, _DIGITS, _SHORTEST, _STEPS = 0.2, 0.9, 0.1, 1e-12, 1e-6, 100
+# Of the central path: the factor of ν after a centred step, the largest share of the way to the boundary λ = 0, the
+# decrease required of a step, the relative accuracy of the merit function, and the limits of the search.
+_CENTRING, _TO_BOUNDARY, _ARMIJO, _MERIT_ACCURACY = 0.2, 0.9, 0.1, 1e-12
+_MIN_STEP_LENGTH, _MAX_STEPS = 1e-6, 100
 
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """A bound that no W can beat, and how close a point comes to it.
+    """An upper bound on the margin of every W, and the optimality gap of a point.
 
-    gap              (bound − margin) / max(|bound|, |margin|)
-    proved_optimal   whether the gap is at most PROVED
-    multipliers      λ, shape (p, N), which prove the bound; together with offsets y
+    Parameters
+    ----------
+    bound
+        The upper bound.
+    multipliers, offsets
+        λ, shape (p, N), and y, shape (n,), which prove the bound.
+    iterations, seconds
+        Steps and time of the search.
+    margin
+        The margin of the point, if one was given.
+    gap
+        Its relative optimality gap, (bound − margin) / max(|bound|, |margin|).
+    proved_optimal
+        Whether the gap is at most 1e-6.
     """
 
     bound: float
@@ -56,29 +70,48 @@ def certify_margin(
     time_limit: float = np.inf,
     tol: float = 3e-3,
 ) -> Certificate:
-    """The best bound found, by an interior-point method on the dual of Shor's relaxation, until it is within tol
-    (relative) of the relaxation's value, or the time is over.
+    """Return an upper bound on the margin, by an interior-point method on the dual of Shor's relaxation.
 
-    point         W to compare with the bound
-    multipliers   λ to begin with, for instance those of a solver: its own bound is never lost
+    Parameters
+    ----------
+    task
+        The task.
+    point
+        W to compare with the bound.
+    multipliers
+        λ to start with, for instance those of a solver; the result is at least as good as the bound that they prove.
+    time_limit
+        Seconds.
+    tol
+        Relative distance to the value of the relaxation at which the search stops.
+
+    Returns
+    -------
+    Certificate
+        The best bound and its proof.
+
+    Raises
+    ------
+    QcqpbenchError
+        If the shape of the point or of the multipliers is wrong.
     """
     begin = time.perf_counter()
     best = _Bound(task)
     uniform = np.full(task.labels.shape, 1.0 / task.labels.size)
-    best.see(uniform)
-    if multipliers is not None and (given := _normalized(task, multipliers)) is not None:
-        best.see(given)
+    best.update(uniform)
+    if multipliers is not None and (start := _normalized(task, multipliers)) is not None:
+        best.update(start)
     margin = None if point is None else float(task.margin(unit_rows(point)))
     iterations = 0
     if np.isfinite(best.value) and best.scale > 0:
-        found = None
-        for found in _central_path(task, best):
+        last = None
+        for last in _central_path(task, best):
             iterations += 1
-            closed = margin is not None and found.bound - margin <= 0.1 * PROVED * abs(found.bound)
-            if closed or found.excess <= tol * abs(found.bound) or time.perf_counter() - begin >= time_limit:
+            closed = margin is not None and last.bound - margin <= 0.1 * _PROVED_GAP * abs(last.bound)
+            if closed or last.excess <= tol * abs(last.bound) or time.perf_counter() - begin >= time_limit:
                 break
-        if found is not None:
-            best.see(found.weights, found.offsets)
+        if last is not None:
+            best.update(last.weights, last.offsets)
     gap = None if margin is None else (best.value - margin) / max(abs(best.value), abs(margin), 1e-300)
     return Certificate(
         bound=best.value,
@@ -88,30 +121,40 @@ def certify_margin(
         seconds=time.perf_counter() - begin,
         margin=margin,
         gap=gap,
-        proved_optimal=gap is not None and gap <= PROVED,
+        proved_optimal=gap is not None and gap <= _PROVED_GAP,
     )
 
 
 def proved_bound(task: MaxMargin, multipliers: ArrayLike, offsets: ArrayLike | None = None) -> float:
-    """The bound that λ, scaled to sum to one, and y prove (y = 0 if not given, for n = 2 as good as any); infinite if
-    they prove none."""
-    given, best = _normalized(task, multipliers), _Bound(task)
+    """Return the upper bound that multipliers and offsets prove; infinite if they prove none.
+
+    Parameters
+    ----------
+    task
+        The task.
+    multipliers
+        λ, shape (p, N), which is scaled to sum to one.
+    offsets
+        y, shape (n,); 0 by default, which for n = 2 is as good as any.
+    """
+    weights, best = _normalized(task, multipliers), _Bound(task)
     y = np.zeros(task.n) if offsets is None else np.asarray(offsets, dtype=np.float64)
-    require(y.shape == (task.n,), f"offsets have shape {y.shape}, needed: ({task.n},)")
-    if given is not None and np.isfinite(y).all():
-        best.see(given, y)
+    require(y.shape == (task.n,), f"offsets must have shape ({task.n},), got {y.shape}")
+    if weights is not None and np.isfinite(y).all():
+        best.update(weights, y)
     return best.value
 
 
 def _normalized(task: MaxMargin, multipliers: ArrayLike) -> Array | None:
-    """λ with the sum one, or None if some are negative or not finite, or all are zero."""
-    given = np.asarray(multipliers, dtype=np.float64)
-    require(given.shape == task.labels.shape, f"multipliers have shape {given.shape}, needed: {task.labels.shape}")
-    return given / given.sum() if np.isfinite(given).all() and given.sum() > 0 and given.min() >= 0 else None
+    """Return λ scaled to sum to one; None if some are negative or not finite, or all are zero."""
+    weights = np.asarray(multipliers, dtype=np.float64)
+    require(weights.shape == task.labels.shape, f"multipliers must have shape {task.labels.shape}, got {weights.shape}")
+    is_usable = np.isfinite(weights).all() and weights.sum() > 0 and weights.min() >= 0
+    return weights / weights.sum() if is_usable else None
 
 
 def dual_matrix(task: MaxMargin, weights: Array) -> Array:
-    """S(λ), shape (n m, n m)."""
+    """Return S(λ), shape (n m, n m)."""
     S = np.zeros((task.n, task.m, task.n, task.m))
     for M, i, j in zip(task.mixture(weights), *task.pairs, strict=True):
         S[i, :, j], S[j, :, i] = M, M.T
@@ -119,7 +162,7 @@ def dual_matrix(task: MaxMargin, weights: Array) -> Array:
 
 
 class _Bound:
-    """The smallest bound seen, with what proves it."""
+    """The smallest bound so far, with the weights λ and offsets y that prove it."""
 
     def __init__(self, task: MaxMargin) -> None:
         self.task = task
@@ -128,7 +171,8 @@ class _Bound:
         self.weights = np.zeros(task.labels.shape)
         self.offsets = np.zeros(task.n)
 
-    def see(self, weights: Array, offsets: Array | None = None) -> None:
+    def update(self, weights: Array, offsets: Array | None = None) -> None:
+        """Compute the bound of λ and y, and keep it if it is smaller."""
         task = self.task
         S = dual_matrix(task, weights)
         norm = float(np.abs(S).sum(axis=1).max())
@@ -136,7 +180,7 @@ class _Bound:
         offsets = np.zeros(task.n) if offsets is None else offsets
         top = float(np.linalg.eigvalsh(S - np.diag(np.repeat(offsets, task.m)))[-1])
         allowance = _ROUNDING * len(S) * (norm + float(np.abs(offsets).max()))
-        # A weight that misses 1 by rounding scales the whole of λ.
+        # Rounding of the sum Σλ = 1 scales the bound.
         excess = 1.0 + abs(float(weights.sum()) - 1.0) + _ROUNDING
         value = 0.5 * float(offsets.sum()) + 0.5 * task.n * (top + allowance)
         value *= excess if value > 0 else 1.0 / excess
@@ -145,8 +189,8 @@ class _Bound:
 
 
 @dataclass(frozen=True)
-class _Found:
-    """A point of the central path: λ, y, their bound, and by how much it exceeds the relaxation's value at the most."""
+class _PathPoint:
+    """A point of the central path: λ, y, their bound, and the most by which it exceeds the value of the relaxation."""
 
     weights: Array
     offsets: Array
@@ -154,9 +198,11 @@ class _Found:
     excess: float
 
 
-def _central_path(task: MaxMargin, start: _Bound) -> Iterator[_Found]:
-    """Newton's method on ½ Σy − ν [ln det(Diag(y) − S(λ)) + Σ ln λ] over Σλ = 1, while ν falls; the point after each
-    step."""
+def _central_path(task: MaxMargin, start: _Bound) -> Iterator[_PathPoint]:
+    """Yield the points after each step of Newton's method, while ν decreases.
+
+    It minimizes ½ Σy − ν [ln det(Diag(y) − S(λ)) + Σ ln λ] over Σλ = 1.
+    """
     shape, unit, R = task.labels.shape, start.scale, task.labels.size
     order = task.n * task.m + R
     barrier = _PairBarrier(task, unit) if task.n == 2 else _Barrier(task, unit)
@@ -164,30 +210,30 @@ def _central_path(task: MaxMargin, start: _Bound) -> Iterator[_Found]:
     y = barrier.offsets(weights)
     if not np.isfinite(barrier.enter(weights, y)):
         return
-    # So large that y suits λ: far from the path steps are short, and there would be hundreds.
+    # ν is so large that y is central for λ: far from the path steps are short, and hundreds would be needed.
     nu = barrier.price * len(y) / -float(barrier.gradient()[R:].sum())
 
     def merit(weights: Array, y: Array) -> float:
         return barrier.price / nu * float(y.sum()) + barrier.enter(weights, y) - float(np.log(weights).sum())
 
-    for _ in range(_STEPS):
-        here = merit(weights, y)
-        if not np.isfinite(here):
+    for _ in range(_MAX_STEPS):
+        value = merit(weights, y)
+        if not np.isfinite(value):
             return
-        # Where the path is met, a step changes nothing but the last digits.
-        digits = _DIGITS * (1.0 + abs(here))
+        # On the path, a step changes the merit by no more than its rounding.
+        rounding = _MERIT_ACCURACY * (1.0 + abs(value))
         try:
             with np.errstate(over="ignore", invalid="ignore"):
                 step, decrement = _newton(barrier.hessian(), barrier.gradient(), weights, barrier.price / nu)
             length = min(1.0, _TO_BOUNDARY / max(float((-step[:R] / weights).max()), 1e-300))
-            enough = _ARMIJO * decrement
-            while not merit(weights + length * step[:R], y + length * step[R:]) <= here - enough * length + digits:
+            decrease = _ARMIJO * decrement
+            while not merit(weights + length * step[:R], y + length * step[R:]) <= value - decrease * length + rounding:
                 length /= 2
-                if length < _SHORTEST:
+                if length < _MIN_STEP_LENGTH:
                     raise np.linalg.LinAlgError
         except np.linalg.LinAlgError:
             if barrier.double:
-                # Out of digits: what has been found stands.
+                # The precision of float64 is exhausted; the points so far remain valid.
                 return
             barrier.double = True
             continue
@@ -195,13 +241,13 @@ def _central_path(task: MaxMargin, start: _Bound) -> Iterator[_Found]:
         weights /= weights.sum()
         y = y + length * step[R:]
         bound = unit * barrier.price * float(y.sum())
-        yield _Found(weights.reshape(shape), np.resize(unit * y, task.n), bound, unit * nu * order)
+        yield _PathPoint(weights.reshape(shape), np.resize(unit * y, task.n), bound, unit * nu * order)
         if decrement < 1.0 and length > 0.5:
             nu *= _CENTRING
 
 
 def _newton(H: Array, gradient: Array, weights: Array, price: float) -> tuple[Array, float]:
-    """The step in (λ, y) within Σλ = 1, and its squared decrement, from the derivatives of −ln det F."""
+    """Return the step in (λ, y) within Σλ = 1, and its squared decrement, from the derivatives of −ln det F."""
     R = len(weights)
     H[np.arange(R), np.arange(R)] += 1.0 / weights**2
     gradient[:R] -= 1.0 / weights
@@ -216,10 +262,14 @@ def _newton(H: Array, gradient: Array, weights: Array, price: float) -> tuple[Ar
 
 
 class _Barrier:
-    """−ln det F for F = Diag(y) − S(λ), and its derivatives in (λ, y); in units of a typical entry.
+    """The barrier −ln det F for F = Diag(y) − S(λ), and its derivatives in (λ, y), in units of a typical entry.
 
-    price    what y counts in the bound
-    double   whether the Hessian is computed in float64; it needs no more than float32 until that fails
+    Attributes
+    ----------
+    price
+        The coefficient of y in the bound.
+    double
+        Whether the Hessian is computed in float64; float32 is enough until it fails.
     """
 
     price = 0.5
@@ -229,24 +279,25 @@ class _Barrier:
         self._patterns = task.patterns[:0].astype(np.float32)
 
     def patterns(self) -> NDArray[Any]:
+        """Return the patterns in the precision of the Hessian."""
         dtype = np.float64 if self.double else np.float32
         if len(self._patterns) == 0 or self._patterns.dtype != dtype:
             self._patterns = (self.task.patterns / self.unit).astype(dtype)
         return self._patterns
 
     def along(self, directions: Array) -> Array:
-        """⟨P^r, D⟩ in float64 for directions D, shape (…, m, m): shape (p, …)."""
+        """Return ⟨P^r, D⟩ in float64 for directions D, shape (…, m, m), as shape (p, …)."""
         p, shape = self.task.p, directions.shape[:-2]
         products = self.task.patterns.reshape(p, -1) @ directions.reshape(-1, self.task.m**2).T
         return (products / self.unit).reshape(p, *shape)
 
     def offsets(self, weights: Array) -> Array:
-        """A y to begin with, for which F is positive definite."""
+        """Return a y to start with, for which F is positive definite."""
         S = dual_matrix(self.task, weights.reshape(self.task.labels.shape)) / self.unit
         return np.full(self.task.n, 1.05 * max(float(np.linalg.eigvalsh(S)[-1]), 1e-6))
 
     def enter(self, weights: Array, y: Array) -> float:
-        """Go to (λ, y); −ln det F there, infinite if F is not positive definite."""
+        """Move to (λ, y), and return −ln det F there, infinite if F is not positive definite."""
         S = dual_matrix(self.task, weights.reshape(self.task.labels.shape)) / self.unit
         try:
             self.L = np.linalg.cholesky(np.diag(np.repeat(y, self.task.m)) - S)
@@ -255,17 +306,21 @@ class _Barrier:
         return -2.0 * float(np.log(np.diagonal(self.L)).sum())
 
     def _inverse(self) -> Array:
-        """The blocks G_ij of G = F⁻¹, shape (n, n, m, m)."""
+        """Return the blocks G_ij of G = F⁻¹, shape (n, n, m, m)."""
         inverse = np.linalg.inv(self.L)
         return (inverse.T @ inverse).reshape(self.task.n, self.task.m, self.task.n, self.task.m).swapaxes(1, 2)
 
     def gradient(self) -> Array:
+        """Return the gradient in (λ, y)."""
         G, labels = self._inverse(), self.task.labels
         return np.append((2.0 * labels * self.along(G[self.task.pairs])).ravel(), -np.einsum("iikk->i", G))
 
     def hessian(self) -> Array:
-        """In λ^r_ij and λ^s_uv it is 2 ζ^r_ij ζ^s_uv ⟨P^s, T⟩ with T = G_ui P^r G_jv + G_uj P^rᵀ G_iv, which holds p m²
-        numbers for each two pairs."""
+        """Return the Hessian in (λ, y).
+
+        Its entry for λ^r_ij and λ^s_uv is 2 ζ^r_ij ζ^s_uv ⟨P^s, T⟩ with T = G_ui P^r G_jv + G_uj P^rᵀ G_iv, which takes
+        p m² numbers for every two pairs.
+        """
         n, p, labels = self.task.n, self.task.p, self.task.labels.astype(np.float64)
         exact, patterns = self._inverse(), self.patterns()
         G, flat = exact.astype(patterns.dtype), patterns.reshape(p, -1)
@@ -287,8 +342,10 @@ class _Barrier:
 
 
 class _PairBarrier(_Barrier):
-    """For n = 2, where y_1 = y_2 = y: −ln det F = −Σ ln(y² − σ²) over the singular values σ of M, and F's eigenvalues
-    are y ∓ σ. All is done in M's singular bases: half of the products."""
+    """The barrier for n = 2, where y_1 = y_2 = y: −ln det F = −Σ ln(y² − σ²) over the singular values σ of M.
+
+    The eigenvalues of F are y ∓ σ. The computation in the singular bases of M takes half of the products.
+    """
 
     price = 1.0
 
@@ -310,8 +367,11 @@ class _PairBarrier(_Barrier):
         return np.append(self.task.labels[:, 0] * slopes, -float((1 / self.low + 1 / self.high).sum()))
 
     def hessian(self) -> Array:
-        """In the bases, D = UᵀPV has the symmetric part A and the antisymmetric part K; a pair of D's contributes
-        Σ αAA' + βKK'."""
+        """Return the Hessian in (λ, y).
+
+        In the singular bases, D = UᵀPV has the symmetric part A and the antisymmetric part K, and the entry of two
+        patterns is Σ αAA' + βKK'.
+        """
         patterns, p, labels = self.patterns(), self.task.p, self.task.labels[:, 0].astype(np.float64)
         low, high, dtype = self.low, self.high, patterns.dtype
         alpha = 1 / np.outer(low, low) + 1 / np.outer(high, high)

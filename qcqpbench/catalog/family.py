@@ -1,4 +1,4 @@
-"""What a problem family must offer: parameters and a seed make a problem, the same bits on every machine."""
+"""The contract of problem families: parameters and a seed make a problem, the same bits on every machine."""
 
 import math
 from abc import ABC, abstractmethod
@@ -14,35 +14,62 @@ from qcqpbench.problem.qcqp import QCQP
 
 from .spec import Parametrized
 
-# A terabyte of numbers.
-_MOST = 1 << 37
+# One terabyte.
+_MAX_NUMBERS = 1 << 37
 
 
 class Family(Parametrized, ABC):
-    """A problem family: a frozen dataclass in a file of its own in ``problems/``, whose fields are its parameters.
+    """A problem family: a frozen dataclass in its own file in ``problems/``, whose fields are its parameters.
 
-    ``name`` is the file's name. The parameters and the seed alone decide the problem, bit for bit; the random numbers
-    come from `qcqpbench.rng`, one stream per axis. A family is ``stored`` if it reads its problems from files, which
-    may change.
+    The parameters and the seed determine the problem, bit for bit. Random numbers come from `qcqpbench.rng`, one stream
+    per axis.
+
+    Attributes
+    ----------
+    name
+        The name of the file.
+    stored
+        Whether the family reads its problems from files, which may change.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Disc(Family):
+    ...     name = "disc"
+    ...     radius: float = 1.0
+    ...
+    ...     def generate(self):
+    ...         return QCQP.from_matrices((None, [1.0, 1.0], 0.0), [(np.eye(2), None, -np.inf, self.radius**2)])
+    >>> Disc(radius=2).spec
+    'disc[radius=2.0]'
     """
 
     name: ClassVar[str]
     stored: ClassVar[bool] = False
 
     def members(self) -> list["Family"]:
-        """The problems that a spec stands for in a suite, one family each: of most it is itself."""
+        """Return the problems that the spec stands for in a suite, one family each; by default the family itself."""
         return [self]
 
     @abstractmethod
     def generate(self) -> MaxMargin | QCQP:
-        """Make the problem."""
+        """Return the problem."""
 
 
 class TaskFamily(Family):
     """A family of max-margin tasks: p patterns of m inputs, labels for the pairs of n outputs.
 
-    A dataclass derived from it declares the fields m, n, load, p and seed; load is P̂ = p/(nm), 1 if neither it nor p is
-    given.
+    A dataclass derived from it declares these fields.
+
+    Parameters
+    ----------
+    m, n
+        Numbers of inputs and outputs, at least 2.
+    load, p
+        The load P̂ = p/(nm), or the number of patterns p; load 1 if neither is given.
+    seed
+        Seed of the random numbers, 0 or more.
     """
 
     m: int
@@ -53,54 +80,69 @@ class TaskFamily(Family):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.m >= 2, f"m={self.m} is not allowed; a covariance needs at least 2 inputs")
-        require(self.n >= 2, f"n={self.n} is not allowed; a covariance needs at least 2 outputs")
-        require(self.seed >= 0, f"seed={self.seed} is not allowed; right is a whole number from 0 up")
+        require(self.m >= 2, f"m must be at least 2 for covariances, got {self.m}")
+        require(self.n >= 2, f"n must be at least 2 for covariances, got {self.n}")
+        require(self.seed >= 0, f"seed must be 0 or more, got {self.seed}")
         if self.load is None and self.p is None:
             object.__setattr__(self, "load", 1.0)
         self.pattern_count()
 
     def pattern_count(self) -> int:
-        labels = self.n * (self.n - 1) // 2
-        return pattern_count(self.load, self.p, self.n * self.m, self.m**2 + labels)
+        """Return the number of patterns, p or round(load · n · m)."""
+        pairs = self.n * (self.n - 1) // 2
+        return pattern_count(self.load, self.p, self.n * self.m, self.m**2 + pairs)
 
     def labels(self) -> NDArray[np.int8]:
-        """±1 with probability ½ each, shape (p, n(n−1)/2)."""
+        """Return random labels, ±1 with probability ½ each, shape (p, n(n−1)/2)."""
         shape = self.pattern_count(), self.n * (self.n - 1) // 2
         return rng.signs(rng.stream(self.seed, "labels"), shape[0] * shape[1]).reshape(shape)
 
 
 def pattern_count(load: float | None, p: int | None, synapses: int, pattern_size: int) -> int:
-    """p as it is given, or round(load · synapses), the synapses being n·m; exactly one of load and p is to be given.
+    """Return the number of patterns, p or round(load · synapses).
 
-    pattern_size   numbers in a pattern and its labels: more than any machine holds is an error here already
+    Parameters
+    ----------
+    load, p
+        Patterns per synapse, or patterns; exactly one of them.
+    synapses
+        Number of synapses, n·m.
+    pattern_size
+        Numbers in a pattern and its labels, to refuse a size that no machine holds.
+
+    Raises
+    ------
+    QcqpbenchError
+        If not exactly one of load and p is given, there is no pattern, or the patterns are too large.
     """
     count = _count(load, p, synapses)
     size = count * pattern_size
-    require(size < _MOST, f"the patterns need {8e-9 * size:.3g} GB, more than there is; make m, n or p smaller")
+    require(size < _MAX_NUMBERS, _too_large(size))
     return count
 
 
 def _count(load: float | None, p: int | None, synapses: int) -> int:
     if load is None:
-        require(p is not None, "give the number of patterns by load or by p")
+        require(p is not None, "load or p must be given")
         assert p is not None
-        require(p >= 1, f"p={p} is not allowed; right is at least one pattern")
+        require(p >= 1, f"p must be at least 1, got {p}")
         return p
-    require(p is None, "give load or p, not both")
-    require(0 < load < np.inf, f"load={load} is not allowed; right is a positive number of patterns per synapse")
+    require(p is None, "load or p must be given, got both")
+    require(0 < load < np.inf, f"load must be a positive number of patterns per synapse, got {load}")
     count = round(load * synapses)
     require(
-        count >= 1,
-        f"load={load} gives no pattern; right is at least {1 / synapses:.3g} for {synapses} synapses",
+        count >= 1, f"load must be at least {1 / synapses:.3g} for {synapses} synapses to give a pattern, got {load}"
     )
     return count
 
 
-def room(*shape: int) -> NDArray[np.float64]:
-    """An array to fill; one that does not fit into memory is an error."""
+def allocate(*shape: int) -> NDArray[np.float64]:
+    """Return an array to fill; raise QcqpbenchError if it does not fit into memory."""
     try:
         return np.empty(shape)
     except (MemoryError, ValueError):
-        size = 8e-9 * math.prod(shape)
-        raise QcqpbenchError(f"the patterns need {size:.3g} GB, more than there is; make m, n or p smaller") from None
+        raise QcqpbenchError(_too_large(math.prod(shape))) from None
+
+
+def _too_large(numbers: int) -> str:
+    return f"the patterns must fit into memory, got {8e-9 * numbers:.3g} GB: make m, n or p smaller"

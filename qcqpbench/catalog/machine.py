@@ -1,4 +1,4 @@
-"""The machine and the software that results come from; nothing that names a person or a host."""
+"""Facts about the machine and the software that produce results, without names of persons or hosts."""
 
 import contextlib
 import ctypes
@@ -22,14 +22,22 @@ _THREAD_VARIABLES = re.compile(
 
 @dataclass(frozen=True)
 class Machine:
-    """What is not known is None.
+    """Facts about a machine; an unknown one is None.
 
-    usable_cores       those that this process may run on
-    governor           of the CPU's frequency
-    blas_threads       that NumPy's BLAS would use here; a run uses those of its job
-    commit, dirty      of the checkout the package runs from, and whether its files differ from the commit
-    packages           the version of each package that a solver needs, by name; None if it is missing
-    thread_variables   of the environment
+    Parameters
+    ----------
+    usable_cores
+        Number of cores that this process may run on.
+    governor
+        The governor of the CPU frequency.
+    blas_threads
+        Threads of NumPy's BLAS in this process; a run uses those of its job.
+    commit, dirty
+        The commit of the checkout that the package runs from, and whether tracked files differ from it.
+    packages
+        The version of each package that a solver needs, by name; None if it is missing.
+    thread_variables
+        Environment variables that set the threads of BLAS and OpenMP.
     """
 
     cpu: str
@@ -52,7 +60,7 @@ class Machine:
 
 
 def machine() -> Machine:
-    """The machine this process runs on."""
+    """Return the facts about the machine that this process runs on."""
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     commit, dirty = _commit(Path(__file__).parents[1])
     affinity = getattr(os, "sched_getaffinity", None)
@@ -80,6 +88,7 @@ def machine() -> Machine:
 
 
 def _text(path: str) -> str:
+    """Return the text of a file; empty if it cannot be read."""
     try:
         return Path(path).read_text(errors="replace")
     except OSError:
@@ -87,8 +96,8 @@ def _text(path: str) -> str:
 
 
 def _cpu() -> str:
-    named = re.search(r"^model name\s*:\s*(.+)$", _text("/proc/cpuinfo"), re.MULTILINE)
-    return named[1].strip() if named else platform.processor() or platform.machine()
+    match = re.search(r"^model name\s*:\s*(.+)$", _text("/proc/cpuinfo"), re.MULTILINE)
+    return match[1].strip() if match else platform.processor() or platform.machine()
 
 
 def _physical_cores() -> int | None:
@@ -110,7 +119,7 @@ def _system() -> str:
 
 
 def _blas_threads() -> int | None:
-    """Asked of the OpenBLAS that NumPy has loaded; others are not asked."""
+    """Return the threads of the OpenBLAS that NumPy has loaded; None for other libraries."""
     loaded = sorted(set(re.findall(r"(/\S*openblas\S*)$", _text("/proc/self/maps"), re.MULTILINE)))
     for path in sorted(loaded, key=lambda path: "numpy" not in path):
         library = ctypes.CDLL(path)
@@ -124,9 +133,9 @@ def _blas_threads() -> int | None:
 def _packages() -> dict[str, str | None]:
     names = {"numpy", "scipy"}.union(*(kind.requires for kind in shipped_solvers().values()))
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-        # What the solvers' packages need in turn, such as conic solvers, stands in our extras.
-        wanted = [line for line in importlib.metadata.requires("qcqpbench") or () if 'extra == "dev"' not in line]
-        names |= {name for line in wanted if (name := re.split(r"[^\w.-]", line)[0].lower()) != "qcqpbench"}
+        # The extras of qcqpbench also name packages that the solvers' packages need, such as conic solvers.
+        lines = [line for line in importlib.metadata.requires("qcqpbench") or () if 'extra == "dev"' not in line]
+        names |= {name for line in lines if (name := re.split(r"[^\w.-]", line)[0].lower()) != "qcqpbench"}
     return {name: _version(name) for name in sorted(names)}
 
 
@@ -138,13 +147,13 @@ def _version(package: str) -> str | None:
 
 
 def _commit(folder: Path) -> tuple[str | None, bool | None]:
-    """The commit of the checkout that holds a folder's __init__.py, and whether its tracked files were changed."""
+    """Return the commit of the checkout that holds a folder's __init__.py, and whether tracked files differ from it."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     git = functools.partial(
         subprocess.run, cwd=folder, env=environment, capture_output=True, text=True, timeout=20, check=True
     )
     try:
-        # An environment may stand inside a checkout of something else.
+        # A virtual environment may be inside the checkout of another project.
         git(["git", "ls-files", "--error-unmatch", "__init__.py"])
         commit = git(["git", "rev-parse", "HEAD"]).stdout.strip()
         return commit, bool(git(["git", "status", "--porcelain", "--untracked-files=no"]).stdout)

@@ -1,4 +1,4 @@
-"""What a solver must offer: one file in ``solvers/``, a frozen dataclass whose fields are its parameters."""
+"""The contract of solvers: one file in ``solvers/``, a frozen dataclass whose fields are its parameters."""
 
 import importlib.metadata
 import importlib.util
@@ -24,9 +24,7 @@ from .status import Availability, Scope, Termination
 
 Array = NDArray[np.float64]
 
-
-# Of the points a run reports.
-_MOST_POINTS = 1000
+_MAX_TRACE_POINTS = 1000
 
 
 def real_array(values: Any, name: str) -> Array:
@@ -39,15 +37,26 @@ def real_array(values: Any, name: str) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """A solver's own account of a run.
+    """The result of a run as the solver claims it. The suite re-evaluates every claim.
 
-    x             its best point: x of a QCQP, W of a task; None if it has none
-    termination   why it stopped
-    objective     the objective (of a task: the margin) it claims for x
-    bound         a bound it claims to have proved: no point is better
-    multipliers   of a task: λ ≥ 0 of the stabilities, shape (p, N), which sum to one
-    message       its own words
-    details       further facts by name, such as the version of a library inside
+    Parameters
+    ----------
+    x
+        The best point: x of a QCQP, W of a task; None if there is none.
+    termination
+        The reason why the solver stopped.
+    objective
+        The claimed objective (of a task: the margin) of x.
+    bound
+        A bound on the objective of every point that the solver claims to have proved.
+    iterations
+        Number of iterations.
+    multipliers
+        Of a task: multipliers λ ≥ 0 of the stabilities, shape (p, N), which sum to one.
+    message
+        The message of the solver.
+    details
+        Further facts by name, such as the version of a library.
     """
 
     x: Array | None
@@ -64,22 +73,33 @@ class RunCallbacks:
     """Callbacks for the progress of a run. The default implementation ignores them."""
 
     def entered(self) -> None:
-        """Note that the problem is built and the solver itself begins."""
+        """Handle the start of the solver, after the problem is built."""
 
     def reported(self, trace: list[tuple[float, Array]]) -> None:
-        """Note that the last of these points is new."""
+        """Handle a new reported point, the last of these (seconds, point)."""
 
     def left(self) -> None:
-        """Note that the solver has returned or raised."""
+        """Handle the end of the solver, which has returned or raised."""
 
 
 class Budget:
-    """Time and thread limits of one run. The clock starts at construction, at the solver's entry.
+    """Time and thread limits of one run. The clock starts at construction, when the solver starts.
 
-    time_limit   seconds
-    threads      BLAS and OpenMP threads
-    trace        the reported points as (seconds, point); a long trace is thinned, evenly in log(seconds)
-    shape        of the points that may be reported; any if None
+    Parameters
+    ----------
+    time_limit
+        Seconds.
+    threads
+        BLAS and OpenMP threads.
+    callbacks
+        Callbacks for the progress of the run.
+    shape
+        Shape of the points that may be reported; None accepts any.
+
+    Attributes
+    ----------
+    trace
+        The reported points as (seconds, point); a long trace is thinned, evenly in log(seconds).
     """
 
     def __init__(
@@ -97,21 +117,22 @@ class Budget:
         self._entry = time.perf_counter()
 
     def seconds(self) -> float:
-        """Seconds since the entry."""
+        """Return the seconds since the start."""
         return time.perf_counter() - self._entry
 
     def remaining(self) -> float:
-        """Seconds left, at least 0."""
+        """Return the seconds left, at least 0."""
         return max(0.0, self.time_limit - self.seconds())
 
     def exhausted(self) -> bool:
+        """Return whether the time limit is reached."""
         return self.seconds() >= self.time_limit
 
     def report(self, x: Array) -> None:
-        """Keep a point on the way, with its time, for the margin against time.
+        """Record an intermediate point with its time, for plots of the margin against time.
 
-        A run that has to be killed is judged by the best of the last points. A point that is no array of real numbers
-        of the right shape is ignored.
+        A run that is killed at a limit gets the best of its last points. A value that is no array of real numbers of
+        the required shape is ignored.
         """
         try:
             point = real_array(x, "a reported point")
@@ -119,7 +140,7 @@ class Budget:
             return
         if self.shape is not None and point.shape != self.shape:
             return
-        if len(self.trace) >= _MOST_POINTS:
+        if len(self.trace) >= _MAX_TRACE_POINTS:
             self._thin()
         self.trace.append((self.seconds(), point))
         self._callbacks.reported(self.trace)
@@ -127,8 +148,8 @@ class Budget:
     def _thin(self) -> None:
         """Keep at most half of the points, evenly in log(seconds), with the first and the last."""
         seconds = np.maximum([seconds for seconds, _ in self.trace], 1e-6)
-        wanted = np.searchsorted(seconds, np.geomspace(seconds[0], seconds[-1], _MOST_POINTS // 2 - 1))
-        self.trace = [self.trace[k] for k in sorted({0, *wanted.tolist(), len(self.trace) - 1}) if k < len(self.trace)]
+        even = np.searchsorted(seconds, np.geomspace(seconds[0], seconds[-1], _MAX_TRACE_POINTS // 2 - 1))
+        self.trace = [self.trace[k] for k in sorted({0, *even.tolist(), len(self.trace) - 1}) if k < len(self.trace)]
 
 
 RunFunction = Callable[[Array, Budget], Solution]
@@ -136,18 +157,31 @@ RunFunction = Callable[[Array, Budget], Solution]
 
 @dataclass(frozen=True)
 class Solver(Parametrized, ABC):
-    """A solver: derive from `QCQPSolver` or `TaskSolver`.
+    """A solver adapter. Derive from `QCQPSolver` or `TaskSolver`, and declare the parameters as dataclass fields.
 
-    name         the file's name
-    drives       the package and method behind it
-    scope        what kind of answer it gives
-    requires     modules it imports, beyond numpy and scipy; named alike where they are installed from
-    extra        ``pip install qcqpbench[extra]`` brings them
-    citation     whose method it is
-    (parameters that are numbers must be positive, a ``seed`` may be 0)
-    tolerance    how far its points may violate a constraint in its conformance test, relative to max(1, |bound|);
-                 the points of runs are judged with the tolerance of the suite
-    accuracy     how far its objective may be off a known optimum, relative to max(1, |optimum|)
+    Parameters that are numbers must be positive; a ``seed`` may be 0.
+
+    Attributes
+    ----------
+    name
+        The name of the file.
+    drives
+        The package and method that the adapter calls.
+    accepts
+        The class of problems that it accepts.
+    scope
+        The kind of answer that it gives.
+    requires
+        Modules to import beyond numpy and scipy, which have the names of their packages.
+    extra
+        The extra of ``pip install qcqpbench[extra]`` that installs them.
+    citation
+        The publication of the method.
+    tolerance
+        Largest violation of a constraint in the conformance test, relative to max(1, |bound|). The points of runs are
+        verified with the tolerance of the suite instead.
+    accuracy
+        Largest error of the objective at a known optimum in the conformance test, relative to max(1, |optimum|).
     """
 
     name: ClassVar[str]
@@ -164,23 +198,33 @@ class Solver(Parametrized, ABC):
         super().__post_init__()
         for name, value in self.parameters.items():
             if isinstance(value, int | float) and not isinstance(value, bool):
-                right = "0 or more" if name == "seed" else "a positive number"
+                requirement = "0 or more" if name == "seed" else "a positive number"
                 require(
                     value > 0 or (name == "seed" and value == 0),
-                    f"{self.name}: {name}={value} is not allowed; right is {right}",
+                    f"{self.name}: {name} must be {requirement}, got {value}",
                 )
 
     @abstractmethod
     def build(self, problem: Any) -> RunFunction:
-        """Prepare a problem; timed apart. Returns ``run(start, budget) -> Solution``, which may be called repeatedly.
+        """Prepare a problem, which is timed separately from the run.
 
-        run starts from a point (x of a QCQP, W of a task), keeps to the budget, and returns its best point also when
-        it stops early; it may ``budget.report(x)`` on the way. It prints nothing and leaves no files. Packages of other
-        people are imported here or in run, never at the top of the file.
+        Packages other than numpy and scipy are imported here or in the returned function, never at the top of the file.
+
+        Parameters
+        ----------
+        problem
+            A problem of the class `accepts`.
+
+        Returns
+        -------
+        RunFunction
+            ``run(start, budget) -> Solution``, which may be called repeatedly. It starts from a point (x of a QCQP, W
+            of a task), keeps the limits of the budget, and returns the best point also when it stops early. It may call
+            ``budget.report(x)`` with intermediate points. It prints nothing and leaves no files.
         """
 
     def availability(self) -> tuple[Availability, str]:
-        """Whether it can run here, and if not, why and what would help; found without importing anything."""
+        """Return whether the solver can run here, and if not, the reason and a remedy; imports nothing."""
         missing = [module for module in self.requires if importlib.util.find_spec(module) is None]
         if missing:
             return Availability.NOT_INSTALLED, f"{', '.join(missing)} missing: {self.install_command}"
@@ -188,19 +232,20 @@ class Solver(Parametrized, ABC):
 
     @property
     def install_command(self) -> str:
+        """The command that installs the required packages."""
         return f"pip install 'qcqpbench[{self.extra}]'" if self.extra else f"pip install {' '.join(self.requires)}"
 
     def version(self) -> str:
-        """Return the versions of the packages it drives, found without importing them."""
+        """Return the versions of the packages that the solver calls, without importing them."""
         versions = [f"{module} {_version(module)}" for module in self.requires or ("qcqpbench", "scipy")]
         return ", ".join([*_plugin_version(type(self).__module__, tuple(sys.path)), *versions])
 
     def identity(self) -> str:
-        """Return the version and a hash of the source that the solver runs: changed code is another solver."""
+        """Return the versions and a hash of the source that the solver runs, so that changed code is another solver."""
         return f"{self.version()}, source {source_hash(type(self).__module__)}"
 
     def facts(self) -> "SolverFacts":
-        """Return what others need to know of the solver in order to run it and to judge its points."""
+        """Return the facts that are needed to run the solver and to verify its points."""
         status, reason = self.availability()
         return SolverFacts(
             name=self.name,
@@ -221,13 +266,24 @@ class Solver(Parametrized, ABC):
 
 @dataclass(frozen=True)
 class SolverFacts:
-    """Plain facts about a configured solver: what a process knows of it that does not run its code.
+    """Facts about a configured solver, for processes that do not run its code.
 
-    spec          the full spelling, with every parameter that is set
-    version       the versions of its packages and a hash of its source
-    takes_qcqps   whether it takes general QCQPs, or max-margin tasks only
-    formulation   the QCQP that it is given a task as; None if it takes tasks themselves
-    tolerance     its own feasibility tolerance, for its conformance test alone
+    Parameters
+    ----------
+    name, drives, citation, scope, tolerance, accuracy
+        As in `Solver`.
+    spec
+        The spec with every parameter that is set.
+    version
+        The versions of its packages and a hash of its source.
+    takes_qcqps
+        Whether it accepts general QCQPs, or max-margin tasks only.
+    formulation
+        The formulation in which it gets tasks; None if it gets the tasks themselves.
+    availability, reason
+        Whether it can run here, and the reason if it cannot.
+    parameters
+        Its parameters.
     """
 
     name: str
@@ -255,9 +311,9 @@ def _version(module: str) -> str:
 
 @cache
 def _plugin_version(module: str, _path: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the name and version of the distribution whose entry point leads to a module, if there is one.
+    """Return the name and version of the distribution whose entry point names a module, if there is one.
 
-    It is looked up once for each import path.
+    The result is cached for each import path.
     """
     entries = importlib.metadata.entry_points(group="qcqpbench.solvers")
     owners = [entry.dist for entry in entries if entry.module == module and entry.dist is not None]
@@ -266,7 +322,13 @@ def _plugin_version(module: str, _path: tuple[str, ...]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class QCQPSolver(Solver):
-    """A solver of any QCQP; a max-margin task reaches it in a formulation."""
+    """A solver of general QCQPs.
+
+    Parameters
+    ----------
+    formulation
+        The formulation in which a max-margin task is given to the solver.
+    """
 
     accepts = QCQP
 
@@ -278,7 +340,21 @@ class QCQPSolver(Solver):
 
 @dataclass(frozen=True)
 class TaskSolver(Solver):
-    """A solver of max-margin tasks only."""
+    """A solver of max-margin tasks only.
+
+    Examples
+    --------
+    >>> @dataclass(frozen=True)
+    ... class Start(TaskSolver):
+    ...     name = "start"
+    ...     drives = "returns the start"
+    ...     citation = "none"
+    ...
+    ...     def build(self, problem):
+    ...         return lambda start, budget: Solution(start, Termination.FINISHED)
+    >>> Start().spec
+    'start'
+    """
 
     accepts = MaxMargin
 

@@ -1,7 +1,7 @@
-"""One spelling for problems and solvers everywhere: ``name[parameter=value,…]``.
+"""The spec of a problem or solver, ``name[parameter=value,…]``, the same everywhere.
 
-Parameters are the fields of a frozen dataclass; their annotations (int, float, bool, str, Literal, ``X | None``) say
-what a value may be. A value that holds a comma, a bracket or a quote stands in double quotes, with ``""`` for one.
+Parameters are the fields of a frozen dataclass, with values of their annotated types (int, float, bool, str, Literal,
+``X | None``). A value that holds a comma, a bracket or a quote is enclosed in double quotes, where ``""`` is a quote.
 """
 
 import dataclasses
@@ -16,41 +16,40 @@ from qcqpbench.errors import QcqpbenchError, nearest, require
 
 _SHAPE = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\[(.*)\])?\s*", re.DOTALL)
 _PARAMETER = re.compile(r'\s*([A-Za-z_]\w*)\s*=\s*("(?:[^"]|"")*"|[^,"\[\]]*?)\s*(?:,|$)', re.DOTALL)
-_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-
+_BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 T = TypeVar("T", bound="Parametrized")
 
 
 def parse(text: str) -> tuple[str, dict[str, str]]:
-    """Split ``name[a=1,b=x]`` into its name and its parameters as written."""
+    """Split ``name[a=1,b=x]`` into the name and the parameters as text."""
     shape = _SHAPE.fullmatch(text) if isinstance(text, str) else None
     if shape is None:
-        raise QcqpbenchError(f"cannot read the spec {text!r}; a spec looks like name[parameter=value,…]")
+        raise QcqpbenchError(f"a spec must look like name[parameter=value,…], got {text!r}")
     inside = shape[2] or ""
     parameters: dict[str, str] = {}
     position = 0
     while position < len(inside.rstrip()):
-        found = _PARAMETER.match(inside, position)
-        if found is None:
+        match = _PARAMETER.match(inside, position)
+        if match is None:
             raise QcqpbenchError(
-                f"cannot read {inside[position:]!r} in the spec {text!r}; parameters look like m=100,seed=3"
+                f"parameters must look like m=100,seed=3, got {inside[position:]!r} in the spec {text!r}"
             )
-        key, value = found[1], found[2]
-        require(key not in parameters, f"the spec {text!r} gives {key} twice")
+        key, value = match[1], match[2]
+        require(key not in parameters, f"{key} must be given once, got it twice in the spec {text!r}")
         parameters[key] = value[1:-1].replace('""', '"') if value.startswith('"') else value
-        position = found.end()
+        position = match.end()
     return shape[1], parameters
 
 
 def spell(name: str, parameters: dict[str, Any]) -> str:
-    """The inverse of parse; floats are written so that they read back exactly."""
+    """Return the spec of a name and parameters, inverse to `parse`; floats read back exactly."""
     inside = ",".join(f"{key}={_write(value)}" for key, value in parameters.items())
     return f"{name}[{inside}]" if inside else name
 
 
 class Parametrized:
-    """A frozen dataclass whose fields are its parameters, checked against their annotations when it is made."""
+    """A frozen dataclass whose fields are its parameters, checked against their annotations at construction."""
 
     def __post_init__(self) -> None:
         for field, hint in parameters_of(type(self)):
@@ -59,18 +58,18 @@ class Parametrized:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The parameters that are set, in the order of their declaration."""
+        """The parameters that are not None, in the order of their declaration."""
         values = {field.name: getattr(self, field.name) for field, _ in parameters_of(type(self))}
         return {key: value for key, value in values.items() if value is not None}
 
     @property
     def spec(self) -> str:
-        """The full spelling, with every parameter that is set: makes the same object whatever the defaults become."""
+        """The spec with every parameter that is not None: it makes the same object if defaults change."""
         return spell(_name(type(self)), self.parameters)
 
 
 def parameters_of(kind: type) -> list[tuple[dataclasses.Field[Any], Any]]:
-    """The parameters of a Parametrized class: (field, annotation)."""
+    """Return (field, annotation) of each parameter of a Parametrized class."""
     hints = _hints(kind)
     return [(field, hints[field.name]) for field in dataclasses.fields(kind)]
 
@@ -81,7 +80,7 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 def configure(kind: type[T], parameters: dict[str, Any]) -> T:
-    """Make an object of a Parametrized class from parameters as text or as values."""
+    """Return an object of a Parametrized class from parameters given as text or as values."""
     allowed = [field.name for field, _ in parameters_of(kind)]
     for key in parameters:
         if key not in allowed:
@@ -90,7 +89,7 @@ def configure(kind: type[T], parameters: dict[str, Any]) -> T:
 
 
 def describe(hint: Any) -> str:
-    """An annotation in words, for listings and errors."""
+    """Return an annotation in words, for listings and errors."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return " or ".join(describe(part) for part in typing.get_args(hint) if part is not types.NoneType)
     if typing.get_origin(hint) is Literal:
@@ -108,7 +107,7 @@ class ParameterFacts:
 
 
 def describe_parameters(kind: type) -> tuple[ParameterFacts, ...]:
-    """Return the parameters of a Parametrized class."""
+    """Return the parameters of a Parametrized class for listings."""
     return tuple(
         ParameterFacts(
             field.name,
@@ -136,14 +135,16 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
     try:
         return _as(value, hint)
     except (TypeError, ValueError, OverflowError, KeyError, StopIteration):
-        raise QcqpbenchError(f"{where}={value} is not allowed; right is: {describe(hint)}") from None
+        article = "a " if hint in (int, float) else ""
+        raise QcqpbenchError(f"{where} must be {article}{describe(hint)}, got {value}") from None
 
 
 def _as(value: Any, hint: Any) -> Any:
+    """Return a value as the type of an annotation; raise some exception if it cannot be."""
     if typing.get_origin(hint) is Literal:
         return next(choice for choice in typing.get_args(hint) if str(choice) == str(value))
     if hint is bool:
-        return value if isinstance(value, bool) else _TRUTH[str(value).lower()]
+        return value if isinstance(value, bool) else _BOOLEANS[str(value).lower()]
     if hint is int:
         if isinstance(value, str):
             return int(value)

@@ -1,11 +1,11 @@
-"""Why a solver stopped, what its point is worth, whether it can run: enums whose members carry their message."""
+"""Statuses of runs, points and solvers: enums whose members carry their message."""
 
 from enum import Enum
 from typing import Self
 
 
 class _Status(Enum):
-    """A member is spelled by its value in rows and JSON; `message` says what it means."""
+    """An enum whose values are the spellings in rows and JSON, and whose `message` explains a member."""
 
     message: str
 
@@ -20,23 +20,23 @@ class _Status(Enum):
 
     @classmethod
     def named(cls, value: str) -> Self:
-        """Return the member that is spelled so; raise KeyError if there is none."""
+        """Return the member of a value; raise KeyError if there is none."""
         return {member.value: member for member in cls}[value]
 
 
 class Termination(_Status):
-    """Why a run ended, as the solver claims it, or as the suite saw it where the solver could not say."""
+    """The reason why a run ended, as claimed by the solver, or as observed by the suite if it could not report."""
 
     OPTIMAL = "optimal", "the solver proved its point globally optimal"
     LOCALLY_OPTIMAL = "locally_optimal", "the solver's optimality conditions hold to its tolerance"
     STALLED = "stalled", "the solver could not improve further, short of its tolerance"
-    FINISHED = "finished", "the solver did what it was asked to, and claims nothing about optimality"
-    ITERATION_LIMIT = "iteration_limit", "the solver used up its iterations"
-    TIME_LIMIT = "time_limit", "the time was used up"
-    MEMORY_LIMIT = "memory_limit", "more memory was needed than it was given"
+    FINISHED = "finished", "the solver completed its procedure, and claims nothing about optimality"
+    ITERATION_LIMIT = "iteration_limit", "the solver reached its iteration limit"
+    TIME_LIMIT = "time_limit", "the run reached its time limit"
+    MEMORY_LIMIT = "memory_limit", "the run exceeded its memory limit"
     INFEASIBLE = "infeasible", "the solver proved that there is no feasible point"
     LOCALLY_INFEASIBLE = "locally_infeasible", "the solver converged to a point where infeasibility is locally least"
-    UNBOUNDED = "unbounded", "the solver found the objective to be without bound"
+    UNBOUNDED = "unbounded", "the solver found the objective to be unbounded"
     FAILED = "failed", "the solver gave up"
     ERROR = "error", "the adapter or the solver raised an exception"
     CRASHED = "crashed", "the process of the solver died"
@@ -44,11 +44,12 @@ class Termination(_Status):
 
     @property
     def claims_a_solution(self) -> bool:
+        """True if the solver claims an optimal point."""
         return self in (Termination.OPTIMAL, Termination.LOCALLY_OPTIMAL)
 
 
 class PointStatus(_Status):
-    """What the suite found the returned point to be."""
+    """The status of a returned point, as verified by the suite."""
 
     FEASIBLE = "feasible", "every constraint holds to the tolerance"
     INFEASIBLE = "infeasible", "a constraint is violated by more than the tolerance"
@@ -57,7 +58,7 @@ class PointStatus(_Status):
 
 
 class Availability(_Status):
-    """Whether a solver can run on this machine."""
+    """The availability of a solver on this machine."""
 
     AVAILABLE = "available", "can run"
     NOT_INSTALLED = "not_installed", "a package it needs is missing"
@@ -65,8 +66,8 @@ class Availability(_Status):
 
 
 class Scope(_Status):
-    """What kind of answer a solver gives."""
+    """The kind of answer that a solver gives."""
 
-    LOCAL = "local", "a point, good nearby"
-    GLOBAL = "global", "a point and a proven bound that meet, given time"
+    LOCAL = "local", "a locally good point"
+    GLOBAL = "global", "a point and a proven bound that meet, given enough time"
     BOUND = "bound", "a certified bound, and a point rounded from it"

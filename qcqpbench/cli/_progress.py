@@ -1,4 +1,4 @@
-"""How far a long run is: a view drawn again and again on a terminal, plain lines elsewhere; a table at the end."""
+"""Progress of a run: a live view on a terminal, a line per run elsewhere, and the table that sums it up."""
 
 import shutil
 import statistics
@@ -12,35 +12,38 @@ from typing import Any, TextIO
 
 from qcqpbench.catalog.status import Termination
 from qcqpbench.run.job import Outcome
-from qcqpbench.run.local_pool import Running
+from qcqpbench.run.pools.local_pool import Running
 
-_FRAME = 0.5
-_SHOWN = 8
-_FINE = (Termination.OPTIMAL, Termination.LOCALLY_OPTIMAL, Termination.STALLED, Termination.FINISHED)
+from .common import align
+
+_FRAME_SECONDS = 0.5
+_MAX_SHOWN_RUNS = 8
+_MIN_RUNS_FOR_ESTIMATE = 3
+_EXPECTED_TERMINATIONS = (Termination.OPTIMAL, Termination.LOCALLY_OPTIMAL, Termination.STALLED, Termination.FINISHED)
 
 
 class Tally:
-    """What a solver has done so far. Solved is a feasible point, on a task one with a positive margin."""
+    """The runs of a solver in numbers. A run is solved by a feasible point, on a task by a positive margin."""
 
     def __init__(self) -> None:
-        self.runs = self.points = self.solved = 0
+        self.runs = self.solved = 0
         self.kappa_bars, self.seconds = array("d"), array("d")
-        self.others: Counter[str] = Counter()
+        self.other_terminations: Counter[str] = Counter()
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """A row with the fields of an attempt."""
+        """Count a row, which has the fields of an attempt."""
         margin, kappa_bar, seconds = row["margin"], row["kappa_bar"], row["solve_seconds"]
         self.runs += 1
-        self.points += str(row["point_status"]) == "feasible"
         self.solved += str(row["point_status"]) == "feasible" if margin is None else margin > 0
         if kappa_bar is not None:
             self.kappa_bars.append(kappa_bar)
         if seconds is not None:
             self.seconds.append(seconds)
-        if str(row["termination"]) not in map(str, _FINE):
-            self.others[str(row["termination"])] += 1
+        if str(row["termination"]) not in map(str, _EXPECTED_TERMINATIONS):
+            self.other_terminations[str(row["termination"])] += 1
 
     def cells(self) -> list[str]:
+        """Return the cells of the table's row, in the order of the headings."""
         kappa_bars = self.kappa_bars
         return [
             str(self.runs),
@@ -48,31 +51,35 @@ class Tally:
             f"{max(kappa_bars):.4f}" if kappa_bars else "",
             f"{statistics.fmean(kappa_bars):.4f}" if kappa_bars else "",
             f"{statistics.median(self.seconds):.3g}" if self.seconds else "",
-            ", ".join(f"{count} {name}" for name, count in self.others.most_common()),
+            ", ".join(f"{count} {name}" for name, count in self.other_terminations.most_common()),
         ]
 
 
-_HEADINGS = ["runs", "solved", "best", "mean", "median_s", "otherwise"]
+_HEADINGS = ["solver", "runs", "solved", "best", "mean", "median_s", "other_ends"]
 
 
 def table(tallies: Mapping[str, Tally]) -> list[str]:
-    """The lines of a table, a solver each; best and mean are of kappa_bar."""
-    rows = [["solver", *_HEADINGS], *([name, *tally.cells()] for name, tally in tallies.items())]
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    return [
-        " ".join(
-            text.ljust(width) if k in (0, len(row) - 1) else text.rjust(width)
-            for k, (text, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+    """Return the lines of a table with a row for each solver; best and mean are of kappa_bar."""
+    return align([_HEADINGS, *([name, *tally.cells()] for name, tally in tallies.items())], left=(0, -1))
 
 
 class Progress:
-    """The view of a run, from outcomes that it is told of and a function that says what runs now.
+    """The view of a run; a context manager.
 
-    total     runs at the most, those done before among them
-    names     what to call problems and solvers, by their specs; solvers: those to come, by name
+    Parameters
+    ----------
+    title
+        The text in front of the counts.
+    total
+        The largest possible number of runs, including those of earlier invocations.
+    names
+        Short names of problems and solvers, by their specs.
+    solvers
+        The short names of the solvers, in the order of the table.
+    running
+        A function that returns the runs under way.
+    stream
+        The stream to write to; standard error by default.
     """
 
     def __init__(
@@ -88,9 +95,9 @@ class Progress:
         self.stream = stream or sys.stderr
         self.live = self.stream.isatty()
         self.tallies = {name: Tally() for name in solvers}
-        self.done = self.before = 0
-        self._begun = time.monotonic()
-        self._drawn = 0
+        self.done = self.earlier = 0
+        self._start_seconds = time.monotonic()
+        self._drawn_lines = 0
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._painter = threading.Thread(target=self._paint, daemon=True)
@@ -112,72 +119,82 @@ class Progress:
                 self._write("\x1b[?25h")
 
     def skip(self) -> None:
-        """A run was done before."""
-        self.before += 1
+        """Count a run that an earlier invocation has done."""
+        self.earlier += 1
 
     def drop(self, count: int) -> None:
-        """So many runs fewer are to be done."""
+        """Lower the total by a number of runs that will not take place."""
         self.total -= count
 
+    def tally(self, solver: str, row: Mapping[str, Any]) -> None:
+        """Count a row in the table, under the solver of this spec."""
+        self.tallies[self._name(solver)].add(row)
+
     def add(self, outcome: Outcome) -> None:
+        """Count a run that has ended; print its line, unless the view is live."""
         attempt, name = outcome.attempt, self._name(outcome.job.solver)
         with self._lock:
             self.done += 1
-            self.tallies[name].add(vars(attempt))
+            self.tally(outcome.job.solver, vars(attempt))
         if not self.live:
-            value = attempt.objective if attempt.kappa_bar is None else attempt.kappa_bar
-            what = "objective" if attempt.kappa_bar is None else "kappa_bar"
+            quantity = "objective" if attempt.kappa_bar is None else "kappa_bar"
+            value = getattr(attempt, quantity)
             facts = [
                 f"{name} on {self._name(outcome.job.problem)} start {outcome.job.start}: {attempt.termination}",
-                f"{what} {value:.5g}" if value is not None else "",
+                f"{quantity} {value:.5g}" if value is not None else "",
                 f"{attempt.solve_seconds:.3g} s" if attempt.solve_seconds is not None else "",
-                attempt.message if attempt.termination not in _FINE else "",
+                attempt.message if attempt.termination not in _EXPECTED_TERMINATIONS else "",
             ]
-            self._write(f"[{self.before + self.done}/{self.total}] {', '.join(filter(None, facts))}\n")
+            self._write(f"[{self.earlier + self.done}/{self.total}] {', '.join(filter(None, facts))}\n")
 
     def say(self, text: str) -> None:
-        """A line of its own, which stays."""
+        """Print a line that stays above the live view."""
         with self._lock:
             self._erase()
             self._write(f"{text}\n")
 
     def _paint(self) -> None:
-        while not self._over.wait(_FRAME):
-            # Before the lock: on a cluster it asks the scheduler.
+        while not self._over.wait(_FRAME_SECONDS):
+            # Outside the lock: on a cluster this call waits for the scheduler.
             running = self.running()
             with self._lock:
                 lines = self._lines(running)
                 self._erase()
                 self._write("\n".join(lines) + "\n")
-                self._drawn = len(lines)
+                self._drawn_lines = len(lines)
 
     def _lines(self, running: list[Running]) -> list[str]:
+        """Return the lines of a frame, cut to the size of the terminal."""
         size = shutil.get_terminal_size()
-        elapsed = time.monotonic() - self._begun
-        left = self.total - self.before - self.done
-        facts = [f"{self.before + self.done}/{self.total} done"]
-        facts += [f"{self.before} of them before"] if self.before else []
-        facts += [_clock(elapsed)]
-        facts += [f"about {_clock(elapsed / self.done * left)} left"] if self.done >= 3 and left else []
         now = time.monotonic()
-        eldest = sorted(running, key=lambda each: each.since)[:_SHOWN]
-        wide = max((len(each.worker) for each in eldest), default=0)
-        lines = [f"{self.title}: {', '.join(facts)}"]
+        longest = sorted(running, key=lambda run: run.since)[:_MAX_SHOWN_RUNS]
+        worker_width = max((len(run.worker) for run in longest), default=0)
+        lines = [self._headline(now - self._start_seconds)]
         lines += [
-            f"  {each.worker:<{wide}} {now - each.since:6.1f} s  {self._name(each.job.solver)} on "
-            f"{self._name(each.job.problem)} start {each.job.start}"
-            for each in eldest
+            f"  {run.worker:<{worker_width}} {now - run.since:6.1f} s  {self._name(run.job.solver)} on "
+            f"{self._name(run.job.problem)} start {run.job.start}"
+            for run in longest
         ]
-        lines += [f"  and {len(running) - _SHOWN} more"] if len(running) > _SHOWN else []
+        lines += [f"  and {len(running) - _MAX_SHOWN_RUNS} more"] if len(running) > _MAX_SHOWN_RUNS else []
         lines += table(self.tallies)
         return [
             line if len(line) < size.columns else f"{line[: size.columns - 2]}…" for line in lines[: size.lines - 1]
         ]
 
+    def _headline(self, elapsed_seconds: float) -> str:
+        """Return the line with the counts, the elapsed time and an estimate of the remaining time."""
+        remaining = self.total - self.earlier - self.done
+        facts = [f"{self.earlier + self.done}/{self.total} done"]
+        facts += [f"{self.earlier} of them before"] if self.earlier else []
+        facts += [_clock(elapsed_seconds)]
+        if self.done >= _MIN_RUNS_FOR_ESTIMATE and remaining:
+            facts += [f"about {_clock(elapsed_seconds / self.done * remaining)} left"]
+        return f"{self.title}: {', '.join(facts)}"
+
     def _erase(self) -> None:
-        if self._drawn:
-            self.stream.write(f"\x1b[{self._drawn}F\x1b[J")
-            self._drawn = 0
+        if self._drawn_lines:
+            self.stream.write(f"\x1b[{self._drawn_lines}F\x1b[J")
+            self._drawn_lines = 0
 
     def _write(self, text: str) -> None:
         self.stream.write(text)
@@ -187,7 +204,8 @@ class Progress:
         return self.names.get(spec, spec)
 
 
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
+def _clock(duration: float) -> str:
+    """Return a duration in seconds as hours:minutes:seconds."""
+    minutes, seconds = divmod(round(duration), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

@@ -1,13 +1,13 @@
-"""What the commands share: exit codes, problems from the command line, cells of tables."""
+"""Exit codes and the printing of tables, shared by all commands."""
 
+from collections.abc import Collection, Sequence
 from typing import Any
-
-from qcqpbench.run.job import load_problem as problem_of
-
-__all__ = ["DONE", "FAILED", "INTERRUPTED", "USAGE", "cell", "problem_of", "rows_in_words", "shown", "width"]
 
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 _MAX_SHOWN_CHARACTERS = 200
+# Rows are printed one by one, before the widths of the later ones are known.
+_MIN_CELL_CHARACTERS = 10
+_TERMINATION_CHARACTERS = 18
 
 
 def shown(text: str) -> str:
@@ -17,12 +17,37 @@ def shown(text: str) -> str:
 
 
 def rows_in_words(count: int) -> str:
+    """Return a number of rows with its noun."""
     return f"{count} row{'' if count == 1 else 's'}"
 
 
-def width(column: str) -> int:
-    return max(len(column), {"termination": 18}.get(column, 8))
-
-
 def cell(value: Any) -> str:
+    """Return the text of a table's cell: floats have five digits, None is empty."""
     return "" if value is None else f"{value:.5g}" if isinstance(value, float) else str(value)
+
+
+def width(column: str) -> int:
+    """Return the width of a column in characters, for a table whose rows are printed one by one."""
+    return max(len(column), _TERMINATION_CHARACTERS if column == "termination" else _MIN_CELL_CHARACTERS)
+
+
+def align(rows: Sequence[Sequence[str]], left: Collection[int] = (0,), widths: Sequence[int] = ()) -> list[str]:
+    """Return the lines of a table.
+
+    Parameters
+    ----------
+    rows
+        The cells of each row, the headings among them.
+    left
+        Columns that are flush left; the others are flush right. -1 is the last one.
+    widths
+        Least numbers of characters of the columns, for a table whose later rows are not known yet.
+    """
+    columns = range(len(rows[0]))
+    least = widths or [0 for _ in columns]
+    wide = [max(least[k], *(len(row[k]) for row in rows)) for k in columns]
+    flush_left = {k % len(columns) for k in left}
+    return [
+        " ".join(row[k].ljust(wide[k]) if k in flush_left else row[k].rjust(wide[k]) for k in columns).rstrip()
+        for row in rows
+    ]

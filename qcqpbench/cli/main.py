@@ -1,4 +1,4 @@
-"""The command line: parses, calls the package, prints."""
+"""The command line: parse the arguments, call the package, print."""
 
 import argparse
 import importlib
@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from qcqpbench import __version__
-from qcqpbench.errors import QcqpbenchError
+from qcqpbench.errors import QcqpbenchError, system_reason
 
 from .common import DONE, FAILED, INTERRUPTED, USAGE
 
-# Commands by the module that defines them; only the module of the command that is given is imported.
+# The commands of each module. Only the module of the requested command is imported, which keeps the start fast.
 COMMANDS = {
     "explore": ("list", "theory", "convert"),
     "solving": ("solve", "certify", "check"),
@@ -26,15 +26,17 @@ COMMANDS = {
 
 
 class _Parser(argparse.ArgumentParser):
+    """A parser that raises an error instead of exiting."""
+
     def error(self, message: str) -> NoReturn:
         raise QcqpbenchError(f"{message} (see {self.prog} --help)")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code: 0 done, 1 a run or a check failed, 2 wrong usage."""
+    """Run one command and return the exit code: 0 done, 1 a run or a check failed, 2 wrong usage, 130 interrupted."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
-        # File names that are not UTF-8, and terminals without Greek letters: an escape is better than a traceback.
+        # File names that are not UTF-8 and terminals without Greek letters get escapes instead of a traceback.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     warnings.formatwarning = lambda message, *_, **__: f"qcqpbench: {message}\n"
@@ -51,18 +53,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("qcqpbench: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader (head, less) has left; let the interpreter's last flush go nowhere.
+        # The reader (head, less) has closed the pipe; the interpreter flushes once more at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        print(f"qcqpbench: {error.strerror or error}", file=sys.stderr)
+        print(f"qcqpbench: {system_reason(error)}", file=sys.stderr)
         return FAILED
     return code
 
 
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    """Return a parser for the command among the words; for all commands, if there is none."""
+    """Return a parser for the command among the words, or for all commands if there is none."""
     parser = _Parser(
         prog="qcqpbench", description="Benchmarks of QCQP solvers on problems whose answer theory predicts."
     )

@@ -1,11 +1,11 @@
-"""run: a suite, on this machine or on a cluster, into a results file."""
+"""The command run: a suite, on this machine or on a cluster, into a results file."""
 
 import argparse
 import os
 import shlex
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, replace
 from typing import Any
@@ -14,10 +14,11 @@ from qcqpbench.catalog.machine import machine
 from qcqpbench.catalog.spec import parse
 from qcqpbench.errors import require
 from qcqpbench.results.store import Store
-from qcqpbench.run.isolation.worker import solver_facts
+from qcqpbench.run.isolation.description import solver_facts
 from qcqpbench.run.job import Job, labels
-from qcqpbench.run.local_pool import LocalPool, Pool
-from qcqpbench.run.suite import Entry, Suite, expand_problem, load_suite
+from qcqpbench.run.pools.local_pool import LocalPool, Pool
+from qcqpbench.run.suite import Entry, Suite, expand_problem
+from qcqpbench.run.suite_file import load_suite
 
 from ._progress import Progress, table
 from .common import DONE, FAILED, INTERRUPTED
@@ -26,119 +27,162 @@ from .common import DONE, FAILED, INTERRUPTED
 def add_commands(commands: Any) -> None:
     command = commands.add_parser(
         "run",
-        help="run a suite, or go on with one, into a results file",
-        description="Run every solver of a suite on every problem of it, each in a process of its own, and keep a row "
-        "of each run in a results file. What is in the file is not run again, so the same command goes on after an "
-        "interruption. Exit code 1: no run gave a point.",
+        help="run a suite into a results file, or resume it",
+        description="Run every solver of a suite on each of its problems, in separate processes, and store a row for "
+        "each run in a results file. Runs that are in the file are not repeated, so the same command resumes after an "
+        "interruption. The exit code is 1 if no run returned a point.",
     )
     command.add_argument(
-        "suite", metavar="SUITE", nargs="?", default="default", help="a name or a .toml file (default)"
+        "suite", metavar="SUITE", nargs="?", default="default", help="a name or a .toml file (default: default)"
     )
     command.add_argument(
-        "-p", "--problem", action="append", metavar="PROBLEM", help="instead of the suite's: a spec, a file, a folder"
+        "-p",
+        "--problem",
+        action="append",
+        metavar="PROBLEM",
+        help="a spec, a file or a folder, instead of the suite's problems; may be repeated",
     )
-    command.add_argument("-s", "--solver", action="append", metavar="SOLVER", help="instead of the suite's: a spec")
-    command.add_argument("-r", "--starts", type=int, metavar="N", help="random starts of each solver on each problem")
-    command.add_argument("--timeout", type=float, metavar="S", help="seconds a run may take")
-    command.add_argument("--memory", type=float, metavar="GB", help="memory a run may use")
+    command.add_argument(
+        "-s",
+        "--solver",
+        action="append",
+        metavar="SOLVER",
+        help="a spec, instead of the suite's solvers; may be repeated",
+    )
+    command.add_argument("-r", "--starts", type=int, metavar="N", help="number of random starts per solver and problem")
+    command.add_argument("--timeout", type=float, metavar="S", help="time limit of a run in seconds")
+    command.add_argument("--memory", type=float, metavar="GB", help="memory limit of a run in GB")
     command.add_argument("--threads", type=int, metavar="N", help="BLAS and OpenMP threads of a run")
-    command.add_argument(
-        "--tolerance", type=float, metavar="T", help="relative violation up to which a point is feasible"
-    )
+    command.add_argument("--tolerance", type=float, metavar="T", help="relative feasibility tolerance")
     command.add_argument("--seed", type=int, metavar="N", help="seed of the random starts")
-    command.add_argument("-j", "--jobs", type=int, metavar="N", help="runs at a time (as many as there are CPUs)")
+    command.add_argument(
+        "-j", "--jobs", type=int, metavar="N", help="number of simultaneous runs (default: one per CPU)"
+    )
     command.add_argument(
         "--dask",
         metavar="ADDRESS",
-        help="run on a Dask cluster: its scheduler, or `local` for one of -j processes here",
+        help="run on a Dask cluster: the address of its scheduler, or `local` for a cluster of -j processes",
     )
-    command.add_argument("-o", "--output", default="results.db", metavar="FILE", help="the results file (results.db)")
-    command.add_argument("-f", "--force", action="store_true", help="repeat runs that are in the file")
+    command.add_argument(
+        "-o", "--output", default="results.db", metavar="FILE", help="the results file (default: results.db)"
+    )
+    command.add_argument("-f", "--force", action="store_true", help="repeat the runs that are in the file")
     command.set_defaults(command=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
     suite = _suite(options)
-    given = {solver_facts(text).spec: text for text in options.solver or ()}
+    spellings = {solver_facts(text).spec: text for text in options.solver or ()}
     title = f"{suite.name if not options.problem else 'run'} → {options.output}"
-    return fill(options.output, suite, title, options.jobs, options.dask, options.force, given)
+    return run_suite(options.output, suite, title, options.jobs, options.dask, options.force, spellings)
 
 
-def _dask_pool(address: str, jobs: int) -> Pool:
-    from qcqpbench.run.dask_pool import DaskPool  # noqa: PLC0415 (slow to import)
-
-    return DaskPool(address, jobs)
-
-
-def fill(
+def run_suite(
     output: str,
     suite: Suite,
     title: str,
     jobs: int | None = None,
     dask: str | None = None,
     force: bool = False,
-    given: Mapping[str, str] | None = None,
+    spellings: Mapping[str, str] | None = None,
 ) -> int:
-    """Run what a suite asks for and a results file does not have yet; returns the exit code.
+    """Run the jobs of a suite that a results file lacks, show the progress, and print a table of the solvers.
 
-    given   what to call solvers, by spec
+    Parameters
+    ----------
+    output
+        The results file.
+    suite
+        The problems and solvers.
+    title
+        The title of the live view.
+    jobs
+        Number of simultaneous runs; one per CPU by default.
+    dask
+        The address of a Dask scheduler, or ``local``; None for worker processes of this machine.
+    force
+        Repeat the runs that are in the file.
+    spellings
+        Names of solvers as the user wrote them, by their specs.
+
+    Returns
+    -------
+    int
+        The exit code.
     """
-    threads = max(entry.settings.threads for entry in suite.entries)
-    jobs = max(1, _cpus() // threads) if jobs is None else jobs
-    require(jobs >= 1, f"-j {jobs} is not allowed; right is at least one")
-    pool: Pool = LocalPool(jobs) if dask is None else _dask_pool(dask, jobs)
+    pool = _pool(suite, jobs, dask)
     specs = [entry.solver.spec for entry in suite.entries]
-    names = labels(specs) | labels(suite.problems) | dict(given or {})
-    before: set[str] = set()
-    points = 0
+    names = labels(specs) | labels(suite.problems) | dict(spellings or {})
+    progress = Progress(title, suite.size, names, [names[spec] for spec in specs], pool.running)
+    earlier_keys: set[str] = set()
     with Store(output, write=True) as store:
-        finished = set() if force else store.finished()
-        progress = Progress(title, suite.size, names, [names[spec] for spec in specs], pool.running)
-
-        def todo() -> Iterator[Job]:
-            for job in suite.jobs(progress.drop):
-                if job.key in finished:
-                    before.add(job.key)
-                    progress.skip()
-                else:
-                    yield job
-
-        facts = asdict(machine()) | ({} if dask is None else {"dask": dask})
-        store.begin(shlex.join(["qcqpbench", *sys.argv[1:]]), facts)
+        jobs_to_run = _jobs_to_run(suite, set() if force else store.finished(), progress, earlier_keys)
+        store.begin(
+            shlex.join(["qcqpbench", *sys.argv[1:]]), asdict(machine()) | ({} if dask is None else {"dask": dask})
+        )
         try:
-            with progress, closing(pool.run(todo())) as outcomes:
-                warnings.showwarning = lambda message, *_, **__: progress.say(f"qcqpbench: {message}")
-                for outcome in outcomes:
-                    store.add(outcome)
-                    progress.add(outcome)
-                    points += outcome.attempt.point is not None
+            points = _store_outcomes(pool, jobs_to_run, store, progress)
         except KeyboardInterrupt:
             print(
-                f"qcqpbench: interrupted; {progress.done} new runs in {output}, the same command goes on",
+                f"qcqpbench: interrupted; {progress.done} new runs in {output}, the same command resumes",
                 file=sys.stderr,
             )
             return INTERRUPTED
-        for row in store.rows() if before else ():
-            if row["key"] in before:
-                progress.tallies[names[row["solver"]]].add(row)
+        for row in store.rows() if earlier_keys else ():
+            if row["key"] in earlier_keys:
+                progress.tally(row["solver"], row)
     print("\n".join(table(progress.tallies)))
-    repeated = f", {len(before)} of them done before" if before else ""
-    print(f"{output}: {progress.done + len(before)} runs{repeated}")
+    earlier = f", {len(earlier_keys)} of them done before" if earlier_keys else ""
+    print(f"{output}: {progress.done + len(earlier_keys)} runs{earlier}")
     return DONE if points or not progress.done else FAILED
 
 
+def _pool(suite: Suite, jobs: int | None, dask: str | None) -> Pool:
+    """Return the pool that runs the jobs, by default with as many simultaneous runs as the CPUs have room for."""
+    threads = max(entry.settings.threads for entry in suite.entries)
+    jobs = max(1, _available_cpus() // threads) if jobs is None else jobs
+    require(jobs >= 1, f"-j must be at least 1, got {jobs}")
+    if dask is None:
+        return LocalPool(jobs)
+    from qcqpbench.run.pools.dask_pool import DaskPool  # noqa: PLC0415 (slow to import)
+
+    return DaskPool(dask, jobs)
+
+
+def _jobs_to_run(suite: Suite, finished: Container[str], progress: Progress, earlier_keys: set[str]) -> Iterator[Job]:
+    """Yield the jobs whose keys are not among `finished`; add the keys of the others to `earlier_keys`."""
+    for job in suite.jobs(progress.drop):
+        if job.key in finished:
+            earlier_keys.add(job.key)
+            progress.skip()
+        else:
+            yield job
+
+
+def _store_outcomes(pool: Pool, jobs: Iterator[Job], store: Store, progress: Progress) -> int:
+    """Run the jobs, store and show each outcome, and return the number of those with a point."""
+    points = 0
+    with progress, closing(pool.outcomes(jobs)) as outcomes:
+        warnings.showwarning = lambda message, *_, **__: progress.say(f"qcqpbench: {message}")
+        for outcome in outcomes:
+            store.add(outcome)
+            progress.add(outcome)
+            points += outcome.attempt.point is not None
+    return points
+
+
 def _suite(options: argparse.Namespace) -> Suite:
-    """The suite, with what the options put in place of its parts."""
-    # A solver of another package is described by a process of its own: only those that are to run.
+    """Return the suite, with the parts that the options replace."""
+    # Describing a plug-in's solver starts a process, so only the solvers that are to run are described.
     suite = load_suite(options.suite, [parse(spec)[0] for spec in options.solver] if options.solver else None)
     if options.problem:
-        found = [each for text in options.problem for each in expand_problem(text)]
-        # What solvers are left out on is said of the suite's own problems.
+        problems = [problem for text in options.problem for problem in expand_problem(text)]
+        # The conditions of the entries refer to the suite's own problems.
         entries = tuple(replace(entry, where={}) for entry in suite.entries)
-        suite = replace(suite, problems=tuple(dict.fromkeys(found)), entries=entries)
+        suite = replace(suite, problems=tuple(dict.fromkeys(problems)), entries=entries)
     if options.solver:
         suite = replace(suite, entries=tuple(_entry(spec, suite) for spec in options.solver))
-    given = {
+    settings = {
         "starts": options.starts,
         "seed": options.seed,
         "time_limit": options.timeout,
@@ -146,7 +190,7 @@ def _suite(options: argparse.Namespace) -> Suite:
         "threads": options.threads,
         "tolerance": options.tolerance,
     }
-    changes = {name: value for name, value in given.items() if value is not None}
+    changes = {name: value for name, value in settings.items() if value is not None}
     return replace(
         suite,
         entries=tuple(replace(entry, settings=replace(entry.settings, **changes)) for entry in suite.entries),
@@ -154,13 +198,13 @@ def _suite(options: argparse.Namespace) -> Suite:
 
 
 def _entry(spec: str, suite: Suite) -> Entry:
-    """A solver with the settings it has in the suite, or else those of the suite's first."""
-    chosen = solver_facts(spec)
+    """Return a solver with its settings in the suite; a solver that is not in it gets those of the first entry."""
+    facts = solver_facts(spec)
     for entry in suite.entries:
-        if entry.solver.spec == chosen.spec:
+        if entry.solver.spec == facts.spec:
             return replace(entry, named=True)
-    return Entry(chosen, suite.entries[0].settings)
+    return Entry(facts, suite.entries[0].settings)
 
 
-def _cpus() -> int:
+def _available_cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""Arrays that stay as they are: made contiguous, checked once, locked, and hashed alike on every machine."""
+"""Read-only arrays with a hash that is the same on every machine."""
 
 import hashlib
 from typing import Any
@@ -8,23 +8,24 @@ from numpy.typing import ArrayLike, NDArray
 
 from qcqpbench.errors import QcqpbenchError, require
 
-_BLOCK = 1 << 16
+_BLOCK_ENTRIES = 1 << 16
 
 
-def locked(values: ArrayLike, dtype: Any, what: str) -> NDArray[Any]:
-    """The values as a contiguous array that nobody can write to: themselves if they are one, otherwise a copy."""
+def locked(values: ArrayLike, dtype: Any, name: str) -> NDArray[Any]:
+    """Return a contiguous read-only array of the values: the values themselves if they are one, otherwise a copy."""
     if isinstance(values, np.ndarray) and values.dtype == dtype and values.flags.c_contiguous and _is_frozen(values):
         return values
     try:
-        require(not np.iscomplexobj(values), f"{what} cannot be read as an array of numbers: some are complex")
+        require(not np.iscomplexobj(values), f"{name} must be an array of real numbers, got complex ones")
         array = np.array(values, dtype=dtype, order="C")
     except (TypeError, ValueError, OverflowError) as error:
-        raise QcqpbenchError(f"{what} cannot be read as an array of numbers: {error}") from error
+        raise QcqpbenchError(f"{name} must be an array of numbers: {error}") from error
     array.flags.writeable = False
     return array
 
 
 def _is_frozen(array: NDArray[Any]) -> bool:
+    """Return whether neither the array nor an array whose memory it shares can be written to."""
     owner: Any = array
     while isinstance(owner, np.ndarray) and not owner.flags.writeable:
         owner = owner.base
@@ -32,14 +33,14 @@ def _is_frozen(array: NDArray[Any]) -> bool:
 
 
 def digest(kind: str, *parts: Any) -> str:
-    """sha256 of the parts, arrays as little-endian bytes with their shape, the rest as text; -0.0 counts as 0.0."""
+    """Return the sha256 of the parts: arrays as shape and little-endian bytes, others as text; -0.0 counts as 0.0."""
     sha = hashlib.sha256(kind.encode())
     for part in parts:
         if isinstance(part, np.ndarray):
             sha.update(f"{part.shape}".encode())
             flat = part.reshape(-1)
-            for begin in range(0, flat.size, _BLOCK):
-                block = flat[begin : begin + _BLOCK] + part.dtype.type(0)
+            for begin in range(0, flat.size, _BLOCK_ENTRIES):
+                block = flat[begin : begin + _BLOCK_ENTRIES] + part.dtype.type(0)
                 sha.update(block.astype(block.dtype.newbyteorder("<"), copy=False).data)
         else:
             sha.update(repr(part).encode())

@@ -1,10 +1,11 @@
-"""Formulations: the same max-margin task as different QCQPs. Each encodes a task and a start, and decodes a point.
+"""Formulations of a max-margin task as a QCQP. Each encodes a task and a start, and decodes a point.
 
-The variables of both are the rows of W one after the other, w_1, …, w_n ∈ ℝᵐ; the constraints are first the
-stabilities, pair of outputs by pair of outputs and pattern by pattern, then the row lengths.
+The variables are the rows of W one after the other, w_1, …, w_n ∈ ℝᵐ. The constraints are first the stabilities, pair
+of outputs by pair of outputs and pattern by pattern, then the row lengths.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import ClassVar
 
@@ -24,50 +25,52 @@ _CHUNK_BYTES = 1 << 21
 
 
 class Formulation(ABC):
-    """A way to write a MaxMargin task as a QCQP."""
+    """A way to write a `MaxMargin` task as a QCQP."""
 
     name: ClassVar[str]
 
     @abstractmethod
     def encode(self, task: MaxMargin) -> QCQP:
-        """The task as a QCQP."""
+        """Return the task as a QCQP."""
 
     @abstractmethod
     def encode_start(self, task: MaxMargin, W: ArrayLike) -> Array:
-        """The point x that stands for W with its rows scaled to unit length; feasible wherever one that does so is."""
+        """Return the point x that represents W with unit rows; feasible if any point that represents it is."""
 
     @abstractmethod
     def objective(self, margin: float) -> float:
-        """The objective at the best point that reaches a margin; NaN where there is none."""
+        """Return the best objective of a point with this margin; NaN if there is none."""
 
     @abstractmethod
     def margin(self, objective: float) -> float:
-        """The margin that an objective stands for, the inverse of `objective`; turns a bound into one on the margin."""
+        """Return the margin of an objective, inverse to `objective`; a bound becomes a bound on the margin."""
 
     def decode(self, task: MaxMargin, x: ArrayLike) -> Array:
-        """W of unit rows, the point of the task that x stands for."""
+        """Return the point W of the task, with unit rows, that x represents."""
         x = np.asarray(x, dtype=np.float64)
         size = task.n * task.m
         require(
             x.ndim == 1 and x.size >= size,
-            f"x has shape {x.shape}, {self.name} needs at least {size} numbers",
+            f"x must be a vector of at least {size} numbers for {self.name}, got shape {x.shape}",
         )
         return unit_rows(x[:size].reshape(task.n, task.m))
 
     def _metadata(self, task: MaxMargin) -> Metadata:
-        known, bounds, reference = task.metadata.best_known, task.metadata.bounds, task.metadata.reference
+        best_known, bounds, reference = task.metadata.best_known, task.metadata.bounds, task.metadata.reference
         return replace(
             task.metadata,
             reference=None if reference is None else self.encode_start(task, reference),
-            best_known=None if known is None else BestKnown(self.objective(known.value), known.source),
+            best_known=None if best_known is None else BestKnown(self.objective(best_known.value), best_known.source),
             bounds=tuple(Bound(self.objective(bound.value), bound.kind) for bound in bounds),
             notes={**task.metadata.notes, "formulation": self.name, "task_id": task.id},
         )
 
 
 class MinNorm(Formulation):
-    """The paper's: minimize ‖w̃_1‖² s.t. ζ^r_ij w̃_iᵀP^r w̃_j ≥ 1 and ‖w̃_i‖² = ‖w̃_1‖²; the margin is 1/‖w̃_1‖².
-    Infeasible when no positive margin exists."""
+    """The formulation of the paper: minimize ‖w̃_1‖² s.t. ζ^r_ij w̃_iᵀP^r w̃_j ≥ 1 and ‖w̃_i‖² = ‖w̃_1‖².
+
+    The margin is 1/‖w̃_1‖². The problem is infeasible if no positive margin exists.
+    """
 
     name = "min_norm"
 
@@ -91,7 +94,7 @@ class MinNorm(Formulation):
         )
 
     def encode_start(self, task: MaxMargin, W: ArrayLike) -> Array:
-        W = _rows(task, W)
+        W = _unit_weights(task, W)
         margin = task.margin(W)
         return (W / np.sqrt(margin) if margin > 0 else W).ravel()
 
@@ -103,8 +106,10 @@ class MinNorm(Formulation):
 
 
 class Epigraph(Formulation):
-    """Maximize t s.t. ζ^r_ij w_iᵀP^r w_j ≥ t and ‖w_i‖² = 1; t is the last variable. Always feasible, so negative
-    margins are found too."""
+    """The epigraph formulation: maximize t s.t. ζ^r_ij w_iᵀP^r w_j ≥ t and ‖w_i‖² = 1; t is the last variable.
+
+    It is always feasible, also for negative margins.
+    """
 
     name = "epigraph"
 
@@ -129,7 +134,7 @@ class Epigraph(Formulation):
         )
 
     def encode_start(self, task: MaxMargin, W: ArrayLike) -> Array:
-        W = _rows(task, W)
+        W = _unit_weights(task, W)
         return np.append(W.ravel(), task.margin(W))
 
     def objective(self, margin: float) -> float:
@@ -139,73 +144,122 @@ class Epigraph(Formulation):
         return objective
 
 
-FORMULATIONS: dict[str, Formulation] = {each.name: each for each in (MinNorm(), Epigraph())}
+FORMULATIONS: dict[str, Formulation] = {item.name: item for item in (MinNorm(), Epigraph())}
 
 
 def formulation(name: str) -> Formulation:
-    """The formulation of that name."""
+    """Return a formulation of max-margin tasks as QCQPs.
+
+    Parameters
+    ----------
+    name
+        "min_norm" or "epigraph".
+
+    Returns
+    -------
+    Formulation
+        Its `encode` makes a QCQP of a task, `encode_start` a point x of W, and `decode` W of x.
+
+    Raises
+    ------
+    QcqpbenchError
+        If there is no formulation of that name.
+
+    Examples
+    --------
+    >>> formulation("epigraph").objective(0.5), formulation("min_norm").objective(0.5)
+    (0.5, 2.0)
+    """
     if name not in FORMULATIONS:
         raise nearest(name, FORMULATIONS, "formulation")
     return FORMULATIONS[name]
 
 
-def _rows(task: MaxMargin, W: ArrayLike) -> Array:
+def _unit_weights(task: MaxMargin, W: ArrayLike) -> Array:
     shape = (task.n, task.m)
-    require(np.shape(W) == shape, f"W has shape {np.shape(W)}, needed: {shape}")
+    require(np.shape(W) == shape, f"W must have shape {shape}, got {np.shape(W)}")
     return unit_rows(W)
 
 
 def _quadratic(task: MaxMargin, objective: Array, lengths: Array) -> tuple[NDArray[np.int32], sparse.csr_array]:
-    """The products and the quadratic rows of a formulation: the objective, the stabilities, the lengths.
+    """Return the products and the quadratic rows of a formulation: the objective, the stabilities, the lengths.
 
-    objective, lengths   shape (rows, n): the coefficients of ‖w_1‖²..‖w_n‖² in a row
+    The rows are written into the final arrays, chunk by chunk: coordinate format would need several times their memory.
 
-    Written straight into the final arrays, chunk by chunk: a detour over coordinates would need several times their
-    memory.
+    Parameters
+    ----------
+    objective, lengths
+        Coefficients of ‖w_1‖²..‖w_n‖² in each row, shape (rows, n).
     """
-    p, m, n = task.p, task.m, task.n
-    used = np.zeros((m, m), dtype=bool)
-    counts = np.empty(p, dtype=np.int64)
-    step = max(1, _CHUNK_BYTES // (8 * m * m))
-    for begin in range(0, p, step):
-        nonzero = task.patterns[begin : begin + step] != 0
-        used |= nonzero.any(axis=0)
-        counts[begin : begin + step] = np.count_nonzero(nonzero, axis=(1, 2))
-
-    # The product table has a row for every w_j[l], with columns for every w_i[k], i < j, and for w_j[l] itself.
-    exists = np.kron(np.tri(n, k=-1, dtype=bool), used.T) | np.eye(n * m, dtype=bool)
-    products = np.argwhere(exists).astype(np.int32)
-    number = np.full(exists.shape, -1, dtype=np.int32)
-    number[exists] = np.arange(len(products), dtype=np.int32)
-
-    of_stabilities = int(counts.sum())
-    pairs = list(zip(*task.pairs, strict=True))
-    edges = [_lengths(rows, number.diagonal(), m) for rows in (objective, lengths)]
-    row_counts = np.concatenate([edges[0][0], np.tile(counts, len(pairs)), edges[1][0]])
+    used, counts = _count_entries(task)
+    products, number = _number_products(used, task.n)
+    first, last = (_length_entries(rows, number.diagonal(), task.m) for rows in (objective, lengths))
+    row_counts = np.concatenate([first[0], np.tile(counts, task.labels.shape[1]), last[0]])
     indptr = np.concatenate([[0], np.cumsum(row_counts)])
     indices = np.empty(indptr[-1], dtype=np.int32)
     data = np.empty(indptr[-1])
-    first = len(edges[0][1])
-    ends = (slice(0, first), slice(first + len(pairs) * of_stabilities, None))
-    for place, (_, columns, values) in zip(ends, edges, strict=True):
-        indices[place], data[place] = columns, values
-
-    for begin in range(0, p, step):
-        block = np.ascontiguousarray(task.patterns[begin : begin + step].transpose(0, 2, 1)).reshape(-1, m * m)
-        nonzero = block != 0
-        values = block[nonzero]
-        places = np.nonzero(nonzero)[1]
-        here = first + int(counts[:begin].sum())
-        for k, (i, j) in enumerate(pairs):
-            target = slice(here + k * of_stabilities, here + k * of_stabilities + len(values))
-            labels = np.repeat(task.labels[begin : begin + step, k], counts[begin : begin + step])
-            np.multiply(values, labels, out=data[target])
-            indices[target] = number[j * m : (j + 1) * m, i * m : (i + 1) * m].reshape(-1)[places]
+    begin, end = len(first[1]), len(data) - len(last[1])
+    indices[:begin], data[:begin] = first[1:]
+    indices[end:], data[end:] = last[1:]
+    _fill_stabilities(task, counts, number, indices[begin:end], data[begin:end])
     return products, sparse.csr_array((data, indices, indptr), shape=(len(row_counts), len(products)))
 
 
-def _lengths(rows: Array, diagonal: NDArray[np.int32], m: int) -> tuple[NDArray[np.int64], NDArray[np.int32], Array]:
-    """Entries of rows Σ_i rows[·, i] ‖w_i‖²: how many a row, their columns, their values."""
+def _chunks(task: MaxMargin) -> Iterator[slice]:
+    """Yield slices of the patterns that hold _CHUNK_BYTES, or one pattern."""
+    step = max(1, _CHUNK_BYTES // (8 * task.m**2))
+    return (slice(begin, begin + step) for begin in range(0, task.p, step))
+
+
+def _count_entries(task: MaxMargin) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """Return which entries (k, l) are not zero in some pattern, and the number of such entries of each pattern."""
+    used = np.zeros((task.m, task.m), dtype=bool)
+    counts = np.empty(task.p, dtype=np.int64)
+    for chunk in _chunks(task):
+        nonzero = task.patterns[chunk] != 0
+        used |= nonzero.any(axis=0)
+        counts[chunk] = np.count_nonzero(nonzero, axis=(1, 2))
+    return used, counts
+
+
+def _number_products(used: NDArray[np.bool_], n: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return the products of variables, and a table of their numbers, −1 where there is none.
+
+    The table has a row for every w_j[l], with columns for every w_i[k], i < j, and for w_j[l] itself.
+    """
+    exists = np.kron(np.tri(n, k=-1, dtype=bool), used.T) | np.eye(n * len(used), dtype=bool)
+    products = np.argwhere(exists).astype(np.int32)
+    number = np.full(exists.shape, -1, dtype=np.int32)
+    number[exists] = np.arange(len(products), dtype=np.int32)
+    return products, number
+
+
+def _fill_stabilities(
+    task: MaxMargin,
+    counts: NDArray[np.int64],
+    number: NDArray[np.int32],
+    indices: NDArray[np.int32],
+    data: Array,
+) -> None:
+    """Write the rows of the stabilities, pair of outputs by pair of outputs."""
+    m, pair_size = task.m, int(counts.sum())
+    for chunk in _chunks(task):
+        block = np.ascontiguousarray(task.patterns[chunk].transpose(0, 2, 1)).reshape(-1, m * m)
+        nonzero = block != 0
+        values = block[nonzero]
+        places = np.nonzero(nonzero)[1]
+        begin = int(counts[: chunk.start].sum())
+        for k, (i, j) in enumerate(zip(*task.pairs, strict=True)):
+            target = slice(begin + k * pair_size, begin + k * pair_size + len(values))
+            labels = np.repeat(task.labels[chunk, k], counts[chunk])
+            np.multiply(values, labels, out=data[target])
+            indices[target] = number[j * m : (j + 1) * m, i * m : (i + 1) * m].reshape(-1)[places]
+
+
+def _length_entries(
+    rows: Array, diagonal: NDArray[np.int32], m: int
+) -> tuple[NDArray[np.int64], NDArray[np.int32], Array]:
+    """Return the entries of rows Σ_i rows[·, i] ‖w_i‖²: their count in each row, their columns and values."""
     nonzero = np.repeat(rows != 0, m, axis=1)
     columns = np.broadcast_to(diagonal, nonzero.shape)[nonzero]
     return np.count_nonzero(nonzero, axis=1), columns, np.repeat(rows, m, axis=1)[nonzero]

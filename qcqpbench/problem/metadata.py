@@ -1,4 +1,4 @@
-"""What is known of a problem beside the problem itself: where it came from, and how good its answers can be."""
+"""Metadata of a problem: its origin, reference values and bounds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class BestKnown:
-    """The best value of the objective (of a task: the margin) anybody found, and who or what found it."""
+    """The best known objective (of a task: the margin), and the person or solver that found it."""
 
     value: float
     source: str
@@ -17,7 +17,7 @@ class BestKnown:
 
 @dataclass(frozen=True)
 class Bound:
-    """A bound no point can beat, and what makes it one: ``kind`` is for instance "shor" or "branch_and_bound"."""
+    """A bound on the objective of every feasible point, and its kind, such as "shor" or "branch_and_bound"."""
 
     value: float
     kind: str
@@ -25,11 +25,20 @@ class Bound:
 
 @dataclass(frozen=True, eq=False)
 class Metadata:
-    """Provenance and references; never part of a problem's id.
+    """Origin and reference values of a problem; never part of its id.
 
-    spec, seed   the generator's full spelling and its seed
-    reference    a known good point: x of a QCQP, W of a task
-    notes        further facts by name, such as ``smallest_eigenvalue``
+    Parameters
+    ----------
+    spec, seed
+        The full spec of the generator and its seed.
+    reference
+        A known good point: x of a QCQP, W of a task.
+    best_known
+        The best known objective.
+    bounds
+        Known bounds on the objective.
+    notes
+        Further facts by name, such as ``smallest_eigenvalue``.
     """
 
     spec: str | None = None

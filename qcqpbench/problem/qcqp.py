@@ -1,4 +1,4 @@
-"""QCQP, the common problem format: one frozen value, all constraints in one sparse matrix."""
+"""The common problem format, a QCQP: one frozen value, all constraints in one sparse matrix."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,6 +12,7 @@ from scipy import sparse
 from qcqpbench.errors import require
 
 from ._arrays import digest, locked
+from ._quadratic_functions import QuadraticFunctions, assemble_linear, assemble_quadratic, row_range
 from .metadata import Metadata
 
 Sense = Literal["minimize", "maximize"]
@@ -21,7 +22,7 @@ Indices = NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class QCQP:
-    """A quadratically constrained quadratic problem in x ∈ ℝⁿ.
+    """A quadratically constrained quadratic problem in x ∈ ℝⁿ. Make one with `from_matrices` or `from_terms`.
 
         minimize or maximize   f_0(x)
         subject to             lower_r ≤ f_r(x) ≤ upper_r,   r = 1..c
@@ -29,10 +30,41 @@ class QCQP:
 
         f_r(x) = Σ_k quadratic[r, k] · x_i x_j + Σ_i linear[r, i] · x_i (+ constant for r = 0),   (i, j) = products[k]
 
-    Row 0 of ``quadratic`` (1+c, K) and ``linear`` (1+c, n) is the objective, row r the r-th constraint. ``products``
-    (K, 2) lists each product of two variables that occurs anywhere once, with i ≥ j, in increasing order. An entry is
-    the coefficient of x_i x_j in the polynomial: no factor ½, nothing counted twice. This form is unique: ``id`` does
-    not depend on how a problem was made. Make one with `from_matrices` or `from_terms`.
+    An entry of ``quadratic`` is the coefficient of x_i x_j in the polynomial: no factor ½, nothing counted twice. This
+    form is unique, so that ``id`` does not depend on how a problem was made.
+
+    Parameters
+    ----------
+    sense
+        "minimize" or "maximize".
+    products
+        Each product of two variables that occurs in the problem, once, as (i, j) with i ≥ j, in increasing order; shape
+        (K, 2).
+    quadratic, linear
+        Coefficients, shapes (1+c, K) and (1+c, n); row 0 is the objective, row r the r-th constraint.
+    constant
+        Constant of the objective.
+    lower, upper
+        Bounds of the constraints, shape (c,); infinite where there is none.
+    x_lower, x_upper
+        Bounds of the variables, shape (n,); infinite where there is none.
+    start
+        A starting point, shape (n,).
+    variable_names, constraint_names
+        Names, all different.
+    metadata
+        Origin and reference values.
+
+    Raises
+    ------
+    QcqpbenchError
+        If shapes disagree, the form is not the unique one, a coefficient is not finite, or a range is empty.
+
+    Examples
+    --------
+    >>> problem = QCQP.from_matrices(([[1.0, 0.0], [0.0, 1.0]], None, 0.0), [(None, [1.0, 1.0], 2.0, float("inf"))])
+    >>> float(problem.objective([1.0, 1.0])), problem.violation([0.0, 0.0])
+    (2.0, 2.0)
     """
 
     sense: Sense
@@ -50,14 +82,21 @@ class QCQP:
     metadata: Metadata = field(default_factory=Metadata)
 
     def __post_init__(self) -> None:
-        require(self.sense in get_args(Sense), f"sense={self.sense!r}: right is minimize or maximize")
+        require(self.sense in get_args(Sense), f"sense must be 'minimize' or 'maximize', got {self.sense!r}")
         for name in ("lower", "upper", "x_lower", "x_upper"):
             self._lock(name, np.float64)
             shape = getattr(self, name).shape
-            require(len(shape) == 1, f"{name} has shape {shape}, needed: one number for each")
+            require(len(shape) == 1, f"{name} must have one dimension, got shape {shape}")
         self._lock("products", np.int32)
         if self.start is not None:
             self._lock("start", np.float64)
+        self._check_shapes()
+        self._check_names()
+        self._check_coefficients()
+        _check_range(self.lower, self.upper, "constraint")
+        _check_range(self.x_lower, self.x_upper, "variable")
+
+    def _check_shapes(self) -> None:
         c, n = len(self.lower), len(self.x_lower)
         shapes = {
             "products": (self.quadratic.shape[1], 2),
@@ -67,26 +106,27 @@ class QCQP:
             "x_upper": (n,),
         } | ({} if self.start is None else {"start": (n,)})
         for name, shape in shapes.items():
-            found = getattr(self, name).shape
-            require(found == shape, f"{name} has shape {found}, {n} variables and {c} constraints need {shape}")
-        for name, count in (("variable_names", n), ("constraint_names", c)):
+            got = getattr(self, name).shape
+            require(got == shape, f"{name} must have shape {shape} for {n} variables and {c} constraints, got {got}")
+
+    def _check_names(self) -> None:
+        for name, count in (("variable_names", len(self.x_lower)), ("constraint_names", len(self.lower))):
             names = getattr(self, name)
             require(names is None or len(names) == count, f"{name} must hold {count} names")
             require(names is None or len(set(names)) == count, f"{name} must differ from each other")
+
+    def _check_coefficients(self) -> None:
         for name, matrix in (("quadratic", self.quadratic), ("linear", self.linear)):
-            require(matrix.has_canonical_format, f"{name} is not in canonical form; use QCQP.from_terms")
-            require(bool(np.isfinite(matrix.data).all()), f"a coefficient of {name} is not finite")
+            require(matrix.has_canonical_format, f"{name} must be in canonical form; use QCQP.from_terms")
+            require(bool(np.isfinite(matrix.data).all()), f"coefficients of {name} must be finite, got inf or NaN")
             for part in (matrix.data, matrix.indices, matrix.indptr):
                 part.flags.writeable = False
-        require(bool(np.isfinite(self.constant)), f"constant={self.constant} is not finite")
+        require(bool(np.isfinite(self.constant)), f"constant must be finite, got {self.constant}")
+        n = len(self.x_lower)
         i, j = self.products.T.astype(np.int64)
         increasing = bool((np.diff(i * n + j) > 0).all())
-        require(
-            increasing and bool((j >= 0).all() and (j <= i).all() and (i < n).all()),
-            "products are not canonical",
-        )
-        _check_range(self.lower, self.upper, "constraint")
-        _check_range(self.x_lower, self.x_upper, "variable")
+        canonical = increasing and bool((j >= 0).all() and (j <= i).all() and (i < n).all())
+        require(canonical, "products must be pairs n > i >= j >= 0 in increasing order; use QCQP.from_terms")
 
     @classmethod
     def from_terms(
@@ -103,33 +143,35 @@ class QCQP:
         x_upper: ArrayLike | None = None,
         **rest: Any,
     ) -> "QCQP":
-        """A problem from its terms, in any order, repeated ones added up; row 0 is the objective.
+        """Make a problem from its terms, in any order; repeated terms are added up.
 
-        quadratic    rows, i, j, values: adds value · x_i x_j to f_row
-        linear       rows, i, values: adds value · x_i to f_row
+        Parameters
+        ----------
+        variables
+            Number n of variables.
+        quadratic
+            Rows, i, j and values: each adds value · x_i x_j to f_row, where row 0 is the objective.
+        linear
+            Rows, i and values: each adds value · x_i to f_row.
+        lower, upper
+            Bounds of the constraints.
+        constant, sense, x_lower, x_upper, **rest
+            As in `QCQP`; variables are free by default.
+
+        Raises
+        ------
+        QcqpbenchError
+            If an index is out of range, or the terms make no problem.
         """
         n = variables
-        require(isinstance(n, int | np.integer) and n >= 0, f"variables={n!r} is not allowed; right is 0 or more")
+        require(isinstance(n, int | np.integer) and n >= 0, f"variables must be a whole number, 0 or more, got {n!r}")
         lower = locked(lower, np.float64, "lower")
-        rows, i, j = (_integers(part, "index of quadratic") for part in quadratic[:3])
-        _check_indices(rows, 1 + lower.size, "row of a quadratic term")
-        require(i.shape == j.shape == rows.shape, f"terms disagree in length: {rows.shape}, {i.shape}, {j.shape}")
-        _check_indices(np.concatenate([i, j]), n, "variable of a quadratic term")
-        keys, columns = np.unique(np.maximum(i, j) * n + np.minimum(i, j), return_inverse=True)
-        products = np.stack(np.divmod(keys, max(n, 1)), axis=1).astype(np.int32)
-        matrix = _canonical(quadratic[3], rows, columns, (1 + lower.size, len(keys)))
-        used = np.unique(matrix.indices)
-        if len(used) < len(keys):
-            products, matrix = products[used], sparse.csr_array(matrix[:, used])
-
-        rows, i = (_integers(part, "index of linear") for part in linear[:2])
-        _check_indices(rows, 1 + lower.size, "row of a linear term")
-        _check_indices(i, n, "variable of a linear term")
+        products, coefficients = assemble_quadratic(quadratic, 1 + lower.size, n)
         return cls(
             sense=sense,
             products=products,
-            quadratic=matrix,
-            linear=_canonical(linear[2], rows, i, (1 + lower.size, n)),
+            quadratic=coefficients,
+            linear=assemble_linear(linear, 1 + lower.size, n),
             constant=float(constant),
             lower=lower,
             upper=locked(upper, np.float64, "upper"),
@@ -145,17 +187,33 @@ class QCQP:
         constraints: Sequence[tuple[ArrayLike | None, ArrayLike | None, float, float]] = (),
         **rest: Any,
     ) -> "QCQP":
-        """A problem from dense matrices: the objective xᵀQx + q·x + constant as (Q, q, constant), a constraint
-        lower ≤ xᵀQx + q·x ≤ upper as (Q, q, lower, upper); Q need not be symmetric, None stands for zero."""
+        """Make a problem from dense matrices, which need not be symmetric; None stands for zero.
+
+        Parameters
+        ----------
+        objective
+            xᵀQx + q·x + constant as (Q, q, constant).
+        constraints
+            lower ≤ xᵀQx + q·x ≤ upper as (Q, q, lower, upper).
+        **rest
+            As in `from_terms`.
+
+        Raises
+        ------
+        QcqpbenchError
+            If the matrices and vectors disagree in size.
+        """
         rows = [(objective[0], objective[1]), *((Q, q) for Q, q, _, _ in constraints)]
         sizes = {np.shape(part)[-1] for row in rows for part in row if part is not None}
-        require(len(sizes) == 1, f"the matrices and vectors must share one size, found {sorted(sizes)}")
+        require(len(sizes) == 1, f"matrices and vectors must have one size, got {sorted(sizes)}")
         n = sizes.pop()
         Q, q = np.zeros((len(rows), n, n)), np.zeros((len(rows), n))
         for r, (matrix, vector) in enumerate(rows):
             for target, part, shape in ((Q, matrix, (n, n)), (q, vector, (n,))):
                 if part is not None:
-                    require(np.shape(part) == shape, f"a matrix or vector has shape {np.shape(part)}, needed: {shape}")
+                    require(
+                        np.shape(part) == shape, f"a matrix or vector must have shape {shape}, got {np.shape(part)}"
+                    )
                     target[r] = locked(part, np.float64, "a matrix or vector")
         return cls.from_terms(
             n,
@@ -169,15 +227,17 @@ class QCQP:
 
     @property
     def n_variables(self) -> int:
+        """Number of variables n."""
         return len(self.x_lower)
 
     @property
     def n_constraints(self) -> int:
+        """Number of constraints c."""
         return len(self.lower)
 
     @cached_property
     def id(self) -> str:
-        """sha256 of the mathematical problem: not of its names, start or metadata."""
+        """Hash (sha256) of the mathematical problem, without names, start and metadata."""
         quadratic, linear = self.quadratic, self.linear
         return digest(
             "qcqp",
@@ -196,17 +256,27 @@ class QCQP:
         )
 
     def objective(self, x: ArrayLike) -> Any:
-        """f_0(x); for a batch of points (b, n) one value each."""
+        """Return f_0(x), or one value for each of a batch of points (b, n)."""
         return self._objective.values(self._point(x))[..., 0] + self.constant
 
     def values(self, x: ArrayLike) -> Vector:
-        """f_1(x)..f_c(x), shape (c,); for a batch of points (b, n) shape (b, c)."""
+        """Return f_1(x)..f_c(x), shape (c,), or shape (b, c) for a batch of points (b, n)."""
         return self._constraints.values(self._point(x))
 
     def violation(self, x: ArrayLike, relative: bool = False) -> float:
-        """The largest amount by which x misses a constraint or a bound; 0 when feasible, inf when not a number.
+        """Return the largest violation of a constraint or a bound at x.
 
-        relative: each amount divided by max(1, |bound|).
+        Parameters
+        ----------
+        x
+            A point.
+        relative
+            Whether to divide each violation by max(1, |bound|).
+
+        Returns
+        -------
+        float
+            0 if x is feasible, inf if a value is not finite.
         """
         x = self._point(x)
         values = np.concatenate([self.values(x), x])
@@ -215,15 +285,15 @@ class QCQP:
             (np.concatenate([self.lower, self.x_lower]), 1),
             (np.concatenate([self.upper, self.x_upper]), -1),
         ):
-            there = np.isfinite(bound)
-            misses = sign * (bound - values)[there]
+            is_finite = np.isfinite(bound)
+            violations = sign * (bound - values)[is_finite]
             if relative:
-                misses /= np.maximum(1.0, np.abs(bound[there]))
-            worst = np.maximum(worst, misses.max(initial=0.0))
+                violations /= np.maximum(1.0, np.abs(bound[is_finite]))
+            worst = np.maximum(worst, violations.max(initial=0.0))
         return float(worst) if np.isfinite(values).all() else np.inf
 
     def gradient(self, x: ArrayLike) -> Vector:
-        """∇f_0(x), shape (n,)."""
+        """Return ∇f_0(x), shape (n,)."""
         gradient = np.zeros(self.n_variables)
         gradient[self._objective.derivative[1]] = self._objective.derivatives(self._point(x))
         return gradient
@@ -235,30 +305,30 @@ class QCQP:
         return rows, columns
 
     def jacobian_values(self, x: ArrayLike) -> Vector:
-        """The entries ∂f_r/∂x_i at `jacobian_structure`."""
+        """Return the entries ∂f_r/∂x_i at `jacobian_structure`."""
         return self._constraints.derivatives(self._point(x))
 
     def jacobian(self, x: ArrayLike) -> sparse.csr_array:
-        """∂f_r/∂x_i, shape (c, n)."""
+        """Return the Jacobian ∂f_r/∂x_i, shape (c, n)."""
         return sparse.csr_array(
             (self.jacobian_values(x), self.jacobian_structure), shape=(self.n_constraints, self.n_variables)
         )
 
     @property
     def hessian_structure(self) -> tuple[Indices, Indices]:
-        """Rows and columns (row ≥ column) of the Lagrangian Hessian's lower triangle: the products."""
+        """Rows and columns (row ≥ column) of the lower triangle of the Lagrangian Hessian: the products."""
         return self.products[:, 0], self.products[:, 1]
 
     def hessian_values(self, multipliers: ArrayLike, objective_factor: float = 1.0) -> Vector:
-        """Entries of objective_factor·∇²f_0 + Σ_r multipliers_r ∇²f_r at `hessian_structure`; the same for all x."""
+        """Return objective_factor·∇²f_0 + Σ_r multipliers_r ∇²f_r at `hessian_structure`, the same for all x."""
         multipliers = np.asarray(multipliers, dtype=np.float64)
         shape = self.lower.shape
-        require(multipliers.shape == shape, f"multipliers have shape {multipliers.shape}, needed: {shape}")
+        require(multipliers.shape == shape, f"multipliers must have shape {shape}, got {multipliers.shape}")
         weights = np.concatenate([[objective_factor], multipliers])
         return (weights @ self.quadratic) * np.where(self.products[:, 0] == self.products[:, 1], 2.0, 1.0)
 
     def hessian(self, multipliers: ArrayLike, objective_factor: float = 1.0) -> sparse.csr_array:
-        """The Lagrangian Hessian, both triangles, shape (n, n)."""
+        """Return the Lagrangian Hessian, both triangles, shape (n, n)."""
         n = self.n_variables
         lower = sparse.csr_array(
             (self.hessian_values(multipliers, objective_factor), self.hessian_structure), shape=(n, n)
@@ -270,90 +340,21 @@ class QCQP:
 
     def _point(self, x: ArrayLike) -> Vector:
         x = np.asarray(x, dtype=np.float64)
-        require(x.shape[-1:] == (self.n_variables,), f"x has shape {x.shape}, needed: (…, {self.n_variables})")
+        require(x.shape[-1:] == (self.n_variables,), f"x must have shape (…, {self.n_variables}), got {x.shape}")
         return x
 
     @cached_property
-    def _objective(self) -> "_Functions":
-        return _Functions(self.products, _rows(self.quadratic, 0, 1), _rows(self.linear, 0, 1))
+    def _objective(self) -> QuadraticFunctions:
+        return QuadraticFunctions(self.products, row_range(self.quadratic, 0, 1), row_range(self.linear, 0, 1))
 
     @cached_property
-    def _constraints(self) -> "_Functions":
+    def _constraints(self) -> QuadraticFunctions:
         end = 1 + self.n_constraints
-        return _Functions(self.products, _rows(self.quadratic, 1, end), _rows(self.linear, 1, end))
+        return QuadraticFunctions(self.products, row_range(self.quadratic, 1, end), row_range(self.linear, 1, end))
 
 
-@dataclass(frozen=True, eq=False)
-class _Functions:
-    """Some of the functions f_r, evaluated together."""
-
-    products: Indices
-    quadratic: sparse.csr_array
-    linear: sparse.csr_array
-
-    def values(self, x: Vector) -> Vector:
-        products = x.T[self.products[:, 0]] * x.T[self.products[:, 1]]
-        return (self.quadratic @ products + self.linear @ x.T).T
-
-    def derivatives(self, x: Vector) -> Vector:
-        _, _, slope, offset = self.derivative
-        return slope @ x + offset
-
-    @cached_property
-    def derivative(self) -> tuple[Indices, Indices, sparse.csr_array, Vector]:
-        """All first derivatives that are not always zero: (row, column) of each, by row, then column, and the affine
-        map from x to them, so that one sparse product with x gives every gradient."""
-        count, n = self.linear.shape
-        nnz = self.quadratic.nnz
-        row = np.repeat(np.arange(count), np.diff(self.quadratic.indptr))
-        i, j = self.products[self.quadratic.indices].T
-        linear = self.linear.tocoo()
-        keys = np.concatenate([row * n + i, row * n + j, linear.row.astype(np.int64) * n + linear.col])
-        entries, position = np.unique(keys, return_inverse=True)
-        slope = sparse.csr_array(
-            (np.tile(self.quadratic.data, 2), (position[: 2 * nnz], np.concatenate([j, i]))), shape=(len(entries), n)
-        )
-        offset = np.zeros(len(entries))
-        offset[position[2 * nnz :]] = linear.data
-        rows, columns = np.divmod(entries, max(n, 1))
-        return rows.astype(np.int32), columns.astype(np.int32), slope, offset
-
-
-def _rows(matrix: sparse.csr_array, begin: int, end: int) -> sparse.csr_array:
-    """Rows begin..end−1 of a matrix, sharing its memory."""
-    first, last = matrix.indptr[begin], matrix.indptr[end]
-    parts = (matrix.data[first:last], matrix.indices[first:last], matrix.indptr[begin : end + 1] - first)
-    return sparse.csr_array(parts, shape=(end - begin, matrix.shape[1]))
-
-
-def _integers(values: ArrayLike, what: str) -> NDArray[np.int64]:
-    given = locked(values, np.float64, f"an {what}")
-    require(bool((given == np.round(given)).all() and np.isfinite(given).all()), f"an {what} is no whole number")
-    array: NDArray[np.int64] = locked(given, np.int64, what)
-    return array
-
-
-def _check_indices(values: NDArray[np.int64], size: int, what: str) -> None:
-    wrong = values[(values < 0) | (values >= size)]
-    require(wrong.size == 0, f"{what} out of range: {wrong[:1]} is not in 0..{size - 1}")
-
-
-def _check_range(lower: Vector, upper: Vector, what: str) -> None:
+def _check_range(lower: Vector, upper: Vector, name: str) -> None:
     wrong = np.flatnonzero(~((lower <= upper) & (lower < np.inf) & (upper > -np.inf)))
     if wrong.size:
-        first = wrong[0]
-        require(False, f"{what} {first} has the range [{lower[first]}, {upper[first]}], which holds no number")
-
-
-def _canonical(
-    values: ArrayLike, rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[int, int]
-) -> sparse.csr_array:
-    data = locked(values, np.float64, "the coefficients").copy()
-    require(
-        data.shape == rows.shape == columns.shape,
-        f"terms disagree in length: {data.shape}, {rows.shape}, {columns.shape}",
-    )
-    matrix = sparse.csr_array((data, (rows, columns)), shape=shape)
-    matrix.sum_duplicates()
-    matrix.eliminate_zeros()
-    return matrix
+        k = wrong[0]
+        require(False, f"{name} {k} must have a range that holds a number, got [{lower[k]}, {upper[k]}]")

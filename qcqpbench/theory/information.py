@@ -11,36 +11,119 @@ from .replica_symmetric import classical_capacity, covariance_capacity
 
 
 def per_synapse(capacity: ArrayLike, m: ArrayLike, n: ArrayLike) -> Any:
-    """A capacity per synapse: P̂ = P/(nm) of patterns, 𝓘̂ = 𝓘/(nm) of information."""
+    """Return a capacity per synapse.
+
+    Parameters
+    ----------
+    capacity
+        Number of patterns P or information 𝓘.
+    m, n
+        Numbers of inputs and outputs.
+
+    Returns
+    -------
+    float or array
+        P̂ = P/(nm), or 𝓘̂ = 𝓘/(nm).
+    """
     return np.asarray(capacity) / (np.asarray(n) * np.asarray(m))
 
 
 def classical_information(kappa_bar: ArrayLike, m: ArrayLike, n: ArrayLike) -> Any:
-    """𝓘 = P (m + n) in bits."""
+    """Return the information capacity of n classical perceptrons.
+
+    Parameters
+    ----------
+    kappa_bar
+        Rescaled margin κ̄.
+    m, n
+        Numbers of inputs and outputs.
+
+    Returns
+    -------
+    float or array
+        𝓘 = P (m + n) in bits, with P of `classical_capacity`.
+    """
     return classical_capacity(kappa_bar, m) * (np.asarray(m) + np.asarray(n))
 
 
 def covariance_information(kappa_bar: ArrayLike, m: ArrayLike, n: ArrayLike, f: ArrayLike = 1.0) -> Any:
-    """𝓘 = P (log2 K + N) in bits, M = m(m−1)/2, N = n(n−1)/2, log2 K = M (f − S(f)) for patterns of sparseness f."""
+    """Return the information capacity of a covariance perceptron.
+
+    Parameters
+    ----------
+    kappa_bar
+        Rescaled margin κ̄.
+    m, n
+        Numbers of inputs and outputs.
+    f
+        Sparseness of the patterns, from 0 to 1.
+
+    Returns
+    -------
+    float or array
+        𝓘 = P (log₂K + N) in bits, with P of `covariance_capacity` and log₂K + N of `covariance_pattern_bits`.
+    """
     return covariance_capacity(kappa_bar, m, n) * covariance_pattern_bits(m, n, f)
 
 
 def covariance_pattern_bits(m: ArrayLike, n: ArrayLike, f: ArrayLike = 1.0) -> Any:
-    """log2 K + N, the bits of one pattern and its labels."""
+    """Return the information of one covariance pattern and its labels.
+
+    Parameters
+    ----------
+    m, n
+        Numbers of inputs and outputs.
+    f
+        Sparseness of the pattern, from 0 to 1.
+
+    Returns
+    -------
+    float or array
+        log₂K + N in bits, with log₂K = M (f − S(f)), M = m(m−1)/2 and N = n(n−1)/2.
+    """
     m, n = np.asarray(m), np.asarray(n)
     return m * (m - 1) / 2 * bits_per_entry(f) + n * (n - 1) / 2
 
 
 def bits_per_entry(f: ArrayLike) -> Any:
-    """log2 K / M = f − S(f) with S(f) = f log2 f + (1−f) log2(1−f): 0 at f = 0, 1 at f = 1."""
+    """Return the information of one entry of a pattern.
+
+    Parameters
+    ----------
+    f
+        Sparseness of the pattern, from 0 to 1.
+
+    Returns
+    -------
+    float or array
+        log₂K / M = f − S(f) in bits with S(f) = f log₂f + (1−f) log₂(1−f): 0 at f = 0, 1 at f = 1.
+
+    Raises
+    ------
+    QcqpbenchError
+        If f is not in [0, 1].
+    """
     f = np.asarray(f, dtype=np.float64)
-    require(bool(((f >= 0) & (f <= 1)).all()), f"f={f} is not allowed; right is 0 <= f <= 1")
+    require(bool(((f >= 0) & (f <= 1)).all()), f"f must be from 0 to 1, got {f}")
     with np.errstate(divide="ignore", invalid="ignore"):
         surprise = [np.where(q > 0, q * np.log2(q), 0.0) for q in (f, 1 - f)]
     return f - surprise[0] - surprise[1]
 
 
 def information_ratio(m: ArrayLike, n: ArrayLike, f: ArrayLike = 1.0) -> Any:
-    """𝓘_cov/𝓘_class, the same for every margin; for f = 1 it is 2[m(m−1)+n(n−1)]/((n−1)(m+n)),
-    which tends to 2 for n ≫ m, to 2 for n = m ≫ 1 and to 2(m−1)/(n−1) for n ≪ m."""
+    """Return the ratio of the information capacities of covariance and classical perceptrons.
+
+    Parameters
+    ----------
+    m, n
+        Numbers of inputs and outputs.
+    f
+        Sparseness of the patterns, from 0 to 1.
+
+    Returns
+    -------
+    float or array
+        𝓘_cov/𝓘_class, the same for every margin. For f = 1 it is 2[m(m−1)+n(n−1)]/((n−1)(m+n)), which tends to 2 for
+        n ≫ m, to 2 for n = m ≫ 1 and to 2(m−1)/(n−1) for n ≪ m.
+    """
     return covariance_information(0.0, m, n, f) / classical_information(0.0, m, n)

@@ -1,4 +1,4 @@
-"""What replica theory predicts for the capacity of classical and covariance perceptrons as m → ∞.
+"""Replica-symmetric predictions for the capacity of classical and covariance perceptrons as m → ∞.
 
 Dahmen, Gilson, Helias, J. Phys. A 53 (2020) 354002. Everything rests on one integral,
 
@@ -7,8 +7,8 @@ Dahmen, Gilson, Helias, J. Phys. A 53 (2020) 354002. Everything rests on one int
     classical    P = m / I(κ̄), whatever the number of outputs n
     covariance   P = 4m / ((n−1) I(κ̄)),   n ≥ 2
 
-κ̄ = κ/√(f c²) is the rescaled margin, P the number of patterns, P̂ = P/(nm) the load per synapse. The prediction is for
-the typical large instance (replica symmetric), not a bound on a single finite one. All functions are vectorized.
+κ̄ = κ/√(f c²) is the rescaled margin, P the number of patterns, P̂ = P/(nm) the load per synapse. The prediction holds
+for a typical large instance; it does not bound a single finite one. All functions are vectorized.
 """
 
 from typing import Any
@@ -21,66 +21,164 @@ from qcqpbench.errors import require
 Array = NDArray[np.float64]
 
 # Depth of the continued fraction below; at κ̄ = −2, where it converges slowest, 60 levels reach rounding error.
-_LEVELS = 80
+_CONTINUED_FRACTION_LEVELS = 80
 
 
 def margin_integral(kappa_bar: ArrayLike) -> Any:
-    """I(κ̄), to a relative error of 1e-14 or so for κ̄ from −37 up."""
+    """Return the integral I(κ̄) that the capacities depend on.
+
+    Parameters
+    ----------
+    kappa_bar
+        Rescaled margin κ̄.
+
+    Returns
+    -------
+    float or array
+        I(κ̄), with a relative error of about 1e-14 for κ̄ ≥ −37.
+
+    Examples
+    --------
+    >>> float(margin_integral(0.0))
+    0.5
+    """
     return _integrals(kappa_bar)[0][()]
 
 
 def classical_capacity(kappa_bar: ArrayLike, m: ArrayLike) -> Any:
-    """P, the number of patterns n classical perceptrons with m inputs classify at margin κ̄."""
+    """Return the number of patterns that classical perceptrons classify at a margin.
+
+    Parameters
+    ----------
+    kappa_bar
+        Rescaled margin κ̄.
+    m
+        Number of inputs.
+
+    Returns
+    -------
+    float or array
+        P = m / I(κ̄), whatever the number of outputs.
+
+    Raises
+    ------
+    QcqpbenchError
+        If m < 1 or κ̄ is NaN.
+    """
     _check(m)
     return _over(np.asarray(m), margin_integral(kappa_bar))
 
 
 def covariance_capacity(kappa_bar: ArrayLike, m: ArrayLike, n: ArrayLike = 2) -> Any:
-    """P, the number of patterns a covariance perceptron with m inputs and n outputs classifies at margin κ̄."""
+    """Return the number of patterns that a covariance perceptron classifies at a margin.
+
+    Parameters
+    ----------
+    kappa_bar
+        Rescaled margin κ̄.
+    m, n
+        Numbers of inputs and outputs.
+
+    Returns
+    -------
+    float or array
+        P = 4m / ((n−1) I(κ̄)).
+
+    Raises
+    ------
+    QcqpbenchError
+        If m < 1, n < 2 or κ̄ is NaN.
+
+    Examples
+    --------
+    >>> float(covariance_capacity(0.0, m=100))
+    800.0
+    """
     _check(m, n)
     return _over(4 * np.asarray(m), (np.asarray(n) - 1) * margin_integral(kappa_bar))
 
 
 def classical_kappa_bar(p: ArrayLike, m: ArrayLike) -> Any:
-    """κ̄ that p patterns allow a classical perceptron with m inputs: the inverse of classical_capacity."""
+    """Return the largest margin at which a classical perceptron classifies p patterns, inverse to `classical_capacity`.
+
+    Parameters
+    ----------
+    p
+        Number of patterns.
+    m
+        Number of inputs.
+
+    Returns
+    -------
+    float or array
+        The rescaled margin κ̄, negative above capacity.
+
+    Raises
+    ------
+    QcqpbenchError
+        If p is not positive and finite, or m < 1.
+    """
     _check(m)
     return _inverse_integral(np.asarray(m) / _positive(p))
 
 
 def covariance_kappa_bar(p: ArrayLike, m: ArrayLike, n: ArrayLike = 2) -> Any:
-    """κ̄ that p patterns allow a covariance perceptron, the inverse of covariance_capacity; < 0 where P̂ > 8/(n(n−1))."""
+    """Return the largest margin of a covariance perceptron with p patterns, inverse to `covariance_capacity`.
+
+    Parameters
+    ----------
+    p
+        Number of patterns.
+    m, n
+        Numbers of inputs and outputs.
+
+    Returns
+    -------
+    float or array
+        The rescaled margin κ̄, negative where P̂ > 8/(n(n−1)).
+
+    Raises
+    ------
+    QcqpbenchError
+        If p is not positive and finite, m < 1 or n < 2.
+
+    Examples
+    --------
+    >>> float(covariance_kappa_bar(800, m=100))
+    0.0
+    """
     _check(m, n)
     return _inverse_integral(4 * np.asarray(m) / ((np.asarray(n) - 1) * _positive(p)))
 
 
 def _check(m: ArrayLike, n: ArrayLike = 2) -> None:
-    require(bool((np.asarray(m) >= 1).all()), f"m={m!s} is not allowed; right is m >= 1")
-    require(bool((np.asarray(n) >= 2).all()), f"n={n!s} is not allowed; a covariance needs n >= 2")
+    require(bool((np.asarray(m) >= 1).all()), f"m must be at least 1, got {m!s}")
+    require(bool((np.asarray(n) >= 2).all()), f"n must be at least 2 for covariances, got {n!s}")
 
 
 def _over(count: Any, integral: Any) -> Any:
-    """count/integral, where an integral that is 0 in float64 stands for a capacity beyond all bounds."""
+    """Return count/integral, which is infinite where the integral underflows to 0."""
     with np.errstate(divide="ignore"):
         return count / np.asarray(integral)
 
 
 def _positive(p: ArrayLike) -> Array:
     p = np.asarray(p, dtype=np.float64)
-    require(bool(((p > 0) & (p < np.inf)).all()), f"p={p} is not allowed; right is p > 0")
+    require(bool(((p > 0) & (p < np.inf)).all()), f"p must be positive and finite, got {p}")
     return p
 
 
 def _integrals(kappa_bar: ArrayLike) -> tuple[Array, Array]:
-    """I(κ̄) and I'(κ̄) = 2 ∫_{−κ̄}^∞ Dt (t+κ̄).
+    """Return I(κ̄) and its derivative I'(κ̄) = 2 ∫_{−κ̄}^∞ Dt (t+κ̄).
 
     Below −2 the closed form cancels. There, with x = −κ̄ and h_k = ∫_0^∞ t^k/k! φ(t+x) dt, I = 2 h_2 and I' = 2 h_1.
     From k h_k = h_{k−2} − x h_{k−1} the ratios obey h_k/h_{k−1} = 1/(x + (k+1) h_{k+1}/h_k): a continued fraction of
-    positive terms, which starts from h_{−1} = φ(x) and loses nothing.
+    positive terms, which starts from h_{−1} = φ(x) and has no cancellation.
     """
     from scipy.special import ndtr  # noqa: PLC0415 (slow to import)
 
     kappa = np.asarray(kappa_bar, dtype=np.float64)
-    require(not np.isnan(kappa).any(), "kappa_bar is not a number")
+    require(not np.isnan(kappa).any(), "kappa_bar must be a number, got NaN")
     # Beyond these, I is 0 or inf in float64.
     kappa = np.clip(kappa, -1e3, 1e200)
     with np.errstate(over="ignore"):
@@ -89,8 +187,8 @@ def _integrals(kappa_bar: ArrayLike) -> tuple[Array, Array]:
     above = np.maximum(kappa, -2.0)
     x = np.maximum(-kappa, 2.0)
     ratios = [np.zeros(())] * 3
-    ratio = 2 / (x + np.sqrt(x**2 + 4 * _LEVELS))
-    for k in range(_LEVELS - 1, -1, -1):
+    ratio = 2 / (x + np.sqrt(x**2 + 4 * _CONTINUED_FRACTION_LEVELS))
+    for k in range(_CONTINUED_FRACTION_LEVELS - 1, -1, -1):
         ratio = 1 / (x + (k + 1) * ratio)
         if k < 3:
             ratios[k] = ratio
@@ -103,8 +201,10 @@ def _integrals(kappa_bar: ArrayLike) -> tuple[Array, Array]:
 
 
 def _inverse_integral(value: Array) -> Any:
-    """κ̄ with I(κ̄) = value > 0, by Newton on ln I, which is concave and increasing: after its first step the iteration
-    climbs to the root without overshooting."""
+    """Return κ̄ with I(κ̄) = value > 0 by Newton's method on ln I.
+
+    ln I is concave and increasing, so after its first step the iteration climbs to the root without overshooting.
+    """
     value = np.asarray(value, dtype=np.float64)
     kappa = np.where(value > 0.5, np.sqrt(np.maximum(value, 0.5)) - 0.5, -np.sqrt(np.maximum(-2 * np.log(value), 0.0)))
     for _ in range(100):
@@ -113,5 +213,5 @@ def _inverse_integral(value: Array) -> Any:
         kappa = kappa + step
         if np.all(np.abs(step) <= 1e-14 * np.maximum(1.0, np.abs(kappa))):
             break
-    # At capacity κ̄ is 0, and not what rounding leaves of it.
+    # At capacity κ̄ is exactly 0, without the rounding error of the iteration.
     return np.where(np.abs(kappa) < 1e-15, 0.0, kappa)[()]

@@ -1,4 +1,4 @@
-"""The figures' numbers, computed again from the raw rows and from the paper's formulas; the files."""
+"""Numbers of the figures against the stored rows and the paper's formulas, and the files."""
 
 import csv
 import math
@@ -23,7 +23,7 @@ from qcqpbench.run.job import Outcome, load_problem
 from tests.support.drawn import Panel, assert_files_show, assert_painted, columns, spans
 from tests.support.figure_runs import NEEDS_MATPLOTLIB, TINY, raw, run
 
-# One process makes the runs that all tests here read.
+# One process computes the runs that all tests of this file read.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("figures")]
 
 F, C = 0.2, 0.5
@@ -31,8 +31,8 @@ SCALE = math.sqrt(F) * C
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All the tiny runs; then one that fails, one that was skipped, and two of a solver whose settings have changed."""
+def results_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a results file with the tiny runs, a failed and a skipped one, and two of former settings of a solver."""
     path = tmp_path_factory.mktemp("figures") / "made.db"
     for suite in TINY.values():
         run(suite, path)
@@ -44,20 +44,20 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         lost = replace(lost, point=None, margin=None, kappa_bar=None)
         store.add(Outcome(replace(job, start=3), lost, begun=1.0))
         store.add(Outcome(replace(job, start=4), replace(lost, termination=Termination.SKIPPED), begun=1.0))
-        before = replace(job, solver=job.solver.replace("1e-09", "1e-08"))
-        store.add(Outcome(before, replace(attempt, kappa_bar=99.0, margin=99.0), begun=-1.0))
-        # One that the solver's settings of today have not repeated.
-        store.add(Outcome(replace(before, start=5), attempt, begun=-1.0))
-        # Of another suite.
-        other = replace(job, problem=job.problem.replace("seed=0", "seed=7"), problem_id="other")
-        store.add(Outcome(other, replace(attempt, kappa_bar=99.0, margin=99.0), begun=1.0))
+        former = replace(job, solver=job.solver.replace("1e-09", "1e-08"))
+        store.add(Outcome(former, replace(attempt, kappa_bar=99.0, margin=99.0), begun=-1.0))
+        # A run that the current settings have not repeated.
+        store.add(Outcome(replace(former, start=5), attempt, begun=-1.0))
+        # A run of another suite.
+        other_suite = replace(job, problem=job.problem.replace("seed=0", "seed=7"), problem_id="other")
+        store.add(Outcome(other_suite, replace(attempt, kappa_bar=99.0, margin=99.0), begun=1.0))
     return path
 
 
 @pytest.fixture
-def data(made: Path) -> Callable[[str], Data]:
+def data(results_file: Path) -> Callable[[str], Data]:
     def data(name: str) -> Data:
-        with Store(made) as store:
+        with Store(results_file) as store:
             return FIGURES[name].data(measured(store, TINY[name]) if name in TINY else information_rows())
 
     return data
@@ -72,29 +72,29 @@ def information_rows() -> list[dict[str, Any]]:
 
 
 def number(spec: str, name: str) -> float:
-    found = re.search(rf"\b{name}=([\d.]+)", spec)
-    assert found is not None
-    return float(found[1])
+    match = re.search(rf"\b{name}=([\d.]+)", spec)
+    assert match is not None
+    return float(match[1])
 
 
 def integral(kappa: float) -> float:
-    """∫_{−κ}^∞ Dt (t+κ)² by the midpoint rule."""
+    """Return ∫_{−κ}^∞ Dt (t+κ)² by the midpoint rule."""
     edges = np.linspace(0, 12 + abs(kappa), 40_001)
     x = (edges[1:] + edges[:-1]) / 2
     return float((x**2 * np.exp(-((x - kappa) ** 2) / 2)).sum() * (edges[1] - edges[0]) / math.sqrt(2 * math.pi))
 
 
-# --- the numbers ---
+# --- numbers ---
 
 
-def test_integral() -> None:
+def test_integral_has_known_values() -> None:
     assert integral(0) == pytest.approx(0.5) and integral(1.0343140614) == pytest.approx(2, rel=1e-6)
 
 
-def test_capacity_from_the_raw_rows(made: Path, data: Callable[[str], Data]) -> None:
+def test_capacity_matches_the_stored_rows(results_file: Path, data: Callable[[str], Data]) -> None:
     shown = data("capacity")
-    kept = raw(
-        made,
+    stored = raw(
+        results_file,
         """SELECT substr(solver, 1, instr(solver, '[') - 1) name, problem, max(kappa_bar),
         sum(coalesce(margin, 0) > 0), count(*) FROM run
         WHERE termination <> 'skipped' AND kappa_bar IS NOT 99 AND problem_id <> 'other'
@@ -102,7 +102,7 @@ def test_capacity_from_the_raw_rows(made: Path, data: Callable[[str], Data]) -> 
     )
     names = {"slsqp": "slsqp", "soft_margin": "soft margin"}
     groups: dict[tuple[Any, ...], list[tuple[Any, ...]]] = defaultdict(list)
-    for name, text, *values in kept:
+    for name, text, *values in stored:
         if name in names:
             groups[names[name], number(text, "m"), number(text, "load")].append(tuple(values))
     assert len(groups) == 4 + 2
@@ -119,14 +119,16 @@ def test_capacity_from_the_raw_rows(made: Path, data: Callable[[str], Data]) -> 
     assert len(failed) == 1 and failed[0]["positive_fraction"] <= 10 / 11 and failed[0]["starts"] == 5
 
 
-def test_capacity_has_theory_and_bounds(made: Path, data: Callable[[str], Data]) -> None:
+def test_capacity_has_theory_and_certified_bounds(results_file: Path, data: Callable[[str], Data]) -> None:
     shown = data("capacity")
     theory = [line for line in shown.table if line["series"] == "theory"]
     assert theory[0]["load"] < 0.5 and theory[-1]["load"] == pytest.approx(1)
     for line in theory[::40]:
         assert line["load"] * integral(line["kappa_bar"]) == pytest.approx(2, rel=1e-6)
     bounds = defaultdict(list)
-    for text, bound in raw(made, "SELECT problem, min(bound) FROM run WHERE solver LIKE 'cert%' GROUP BY problem"):
+    for text, bound in raw(
+        results_file, "SELECT problem, min(bound) FROM run WHERE solver LIKE 'cert%' GROUP BY problem"
+    ):
         bounds[number(text, "m"), number(text, "load")].append(bound / SCALE)
     lines = {(x["m"], x["load"]): x for x in shown.table if x["series"] == "certified bound"}
     assert lines.keys() == bounds.keys()
@@ -135,44 +137,44 @@ def test_capacity_has_theory_and_bounds(made: Path, data: Callable[[str], Data])
     assert "certificate" not in {line["series"] for line in shown.table}
 
 
-def test_overlap_from_the_points(made: Path, data: Callable[[str], Data]) -> None:
-    found: dict[float, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
-    with Store(made) as store:
-        for id, text in raw(made, "SELECT id, problem FROM run WHERE problem LIKE '%m=5,n=2%load=%'"):
+def test_overlap_matches_the_stored_points(results_file: Path, data: Callable[[str], Data]) -> None:
+    overlaps: dict[float, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
+    with Store(results_file) as store:
+        for id, text in raw(results_file, "SELECT id, problem FROM run WHERE problem LIKE '%m=5,n=2%load=%'"):
             W = store.point(id)
             assert W is not None
             value = float(W[0] @ W[1] / np.sqrt((W[0] @ W[0]) * (W[1] @ W[1])))
-            found[number(text, "load")][number(text, "seed")].append(value)
+            overlaps[number(text, "load")][number(text, "seed")].append(value)
     shown = data("overlap")
-    assert found.keys() == {0.5, 2.0}
-    for load, sets in found.items():
-        runs = [line["overlap"] for line in shown.of(kind="run", load=load)]
+    assert overlaps.keys() == {0.5, 2.0}
+    for load, sets in overlaps.items():
+        runs = [line["overlap"] for line in shown.where(kind="run", load=load)]
         assert sorted(runs) == pytest.approx(sorted(value for values in sets.values() for value in values))
-        (line,) = shown.of(kind="mean", load=load)
+        (line,) = shown.where(kind="mean", load=load)
         means = [np.mean(values) for values in sets.values()]
         error = np.std(means, ddof=1) / math.sqrt(3)
         expected = [np.mean(means), np.mean(means) - error, np.mean(means) + error]
         assert [line["overlap"], line["overlap_low"], line["overlap_high"]] == pytest.approx(expected)
 
 
-def test_pattern_capacity_from_the_raw_rows(made: Path, data: Callable[[str], Data]) -> None:
+def test_pattern_capacity_matches_the_stored_rows(results_file: Path, data: Callable[[str], Data]) -> None:
     shown = data("pattern_capacity")
-    for line in shown.of(kind="theory")[::17]:
+    for line in shown.where(kind="theory")[::17]:
         n, integrated = line["n"], integral(line["kappa_bar"])
         assert line["p"] == pytest.approx((9 if n == 1 else 36 / (n - 1)) / integrated, rel=1e-6)
         assert line["load"] == pytest.approx(line["p"] / (9 * n))
     for n in (2, 3):
         for p in (2, 4):
             query = f"SELECT max(kappa_bar) FROM run WHERE problem LIKE '%m=9,n={n}%p={p},%' GROUP BY problem"
-            values = [value for (value,) in raw(made, query)]
-            (line,) = shown.of(kind="measured", n=n, p=p)
+            values = [value for (value,) in raw(results_file, query)]
+            (line,) = shown.where(kind="measured", n=n, p=p)
             assert line["kappa_bar"] == pytest.approx(sum(values) / 2) and line["load"] == p / (9 * n)
             assert (line["kappa_bar_low"], line["kappa_bar_high"], line["sets"]) == (min(values), max(values), 2)
-    # 60 patterns in 9 dimensions are not separable; of 3 the margin is the largest κ with ζ x·w ≥ κ, ‖w‖ = 1.
-    (line,) = shown.of(kind="measured", n=1)
+    # 60 patterns in 9 dimensions are not separable. The margin of 3 is the largest κ with ζ x·w ≥ κ, ‖w‖ = 1.
+    (line,) = shown.where(kind="measured", n=1)
     assert line["p"] == 3 and line["sets"] == 2
-    with Store(made) as store:
-        for id, text in raw(made, "SELECT id, problem FROM run WHERE problem LIKE 'classical%p=3,%'"):
+    with Store(results_file) as store:
+        for id, text in raw(results_file, "SELECT id, problem FROM run WHERE problem LIKE 'classical%p=3,%'"):
             w = store.point(id)
             assert w is not None
             qcqp = problem(text)
@@ -181,7 +183,7 @@ def test_pattern_capacity_from_the_raw_rows(made: Path, data: Callable[[str], Da
             assert min(abs(margin - line[f"kappa_bar_{end}"]) for end in ("low", "high")) < 1e-6
 
 
-def test_information_capacity(data: Callable[[str], Data]) -> None:
+def test_information_capacity_matches_the_formulas(data: Callable[[str], Data]) -> None:
     shown = data("information_capacity")
     m = 500
 
@@ -189,48 +191,48 @@ def test_information_capacity(data: Callable[[str], Data]) -> None:
         entropy = -sum(q * math.log2(q) for q in (f, 1 - f) if q)
         return m * (m - 1) / 2 * (f + entropy) + n * (n - 1) / 2
 
-    for line in shown.of(kind="theory", f=1.0):
+    for line in shown.where(kind="theory", f=1.0):
         n = line["n"]
         assert line["ratio"] == pytest.approx(2 * (m * (m - 1) + n * (n - 1)) / ((n - 1) * (m + n)))
-    for line in shown.of(kind="theory")[::13]:
+    for line in shown.where(kind="theory")[::13]:
         assert line["information_per_synapse"] == pytest.approx(
             8 * bits(line["n"], line["f"]) / (line["n"] - 1) / line["n"]
         )
-    for line in shown.of(kind="classical"):
+    for line in shown.where(kind="classical"):
         assert line["information_per_synapse"] == pytest.approx(2 * (m + line["n"]) / line["n"])
-    two, three = shown.of(kind="measured")
+    two, three = shown.where(kind="measured")
     ratios = [50 * bits(2, F) * integral(kappa) / m / (m + 2) for kappa in (6.0, 6.5)]
     assert [two["ratio_low"], two["ratio_high"], two["ratio"]] == pytest.approx([*ratios, sum(ratios) / 2], rel=1e-6)
     assert three["ratio"] == pytest.approx(50 * bits(3, F) * integral(4.0) / m / (m + 3), rel=1e-6)
     assert three["sets"] == 1
 
 
-def test_training_from_the_patterns(made: Path, data: Callable[[str], Data]) -> None:
+def test_training_matches_the_patterns(results_file: Path, data: Callable[[str], Data]) -> None:
     shown = data("training")
     (spec,) = TINY["training"].problems
     task = problem(spec)
     assert isinstance(task, MaxMargin)
-    ((id,),) = raw(made, "SELECT id FROM run WHERE problem LIKE '%m=6,%'")
-    with Store(made) as store:
+    ((id,),) = raw(results_file, "SELECT id FROM run WHERE problem LIKE '%m=6,%'")
+    with Store(results_file) as store:
         weights = {"before": random_start(task), "after": store.point(id)}
     for phase, W in weights.items():
         assert W is not None
         unit = W / np.linalg.norm(W, axis=1, keepdims=True)
         Q = np.einsum("ik,rkl,jl->rij", unit, task.patterns, unit)
-        lines = [line for line in shown.of(phase=phase) if "pattern" in line]
+        lines = [line for line in shown.where(phase=phase) if "pattern" in line]
         np.testing.assert_allclose([[line["Q12"], line["Q13"]] for line in lines], Q[:, 0, 1:], atol=1e-12)
         assert [[line["label12"], line["label13"]] for line in lines] == task.labels[:, :2].tolist()
-        (line,) = (line for line in shown.of(phase=phase) if "margin" in line)
+        (line,) = (line for line in shown.where(phase=phase) if "margin" in line)
         least = min(
             task.labels[r, k] * Q[r, i, j] for r in range(5) for k, (i, j) in enumerate([(0, 1), (0, 2), (1, 2)])
         )
         assert line["margin"] == pytest.approx(least)
-    (line,) = shown.of(phase="theory")
+    (line,) = shown.where(phase="theory")
     assert 2 * 5 * integral(line["margin"] / SCALE) == pytest.approx(4 * 6, rel=1e-6)
 
 
-def test_optimization_is_the_papers_ascent() -> None:
-    """The paper's gradient and step, written naively, and the solver of the same name."""
+def test_optimization_is_the_ascent_of_the_paper() -> None:
+    """Compare with a naive implementation of the paper's step, and with the solver soft_margin."""
     shown = FIGURES["optimization"].data([])
     task = problem("covariance_perceptron[m=100,n=2,f=0.2,c=0.5,p=20]")
     assert isinstance(task, MaxMargin)
@@ -239,9 +241,9 @@ def test_optimization_is_the_papers_ascent() -> None:
         Q = np.array([W[0] @ P @ W[1] for P in task.patterns])
         A = np.exp(-4 * zeta * Q)
         if step % 50 == 0:
-            (line,) = (line for line in shown.of(step=step) if "margin" in line)
+            (line,) = (line for line in shown.where(step=step) if "margin" in line)
             assert [line["margin"], line["soft_margin"]] == pytest.approx([min(zeta * Q), -np.log(A.sum()) / 4])
-            lines = [line for line in shown.of(step=step) if "pattern" in line]
+            lines = [line for line in shown.where(step=step) if "pattern" in line]
             np.testing.assert_allclose([line["Q12"] for line in lines], Q, atol=1e-10)
             assert [line["label"] for line in lines] == zeta.tolist()
         ascent = [sum(a * z * P @ w for a, z, P in zip(A, zeta, task.patterns, strict=True)) / A.sum() for w in W[::-1]]
@@ -249,12 +251,12 @@ def test_optimization_is_the_papers_ascent() -> None:
         W /= np.linalg.norm(W, axis=1, keepdims=True)
     best = solve(task, "soft_margin[max_iter=3001,tol=1e-300]").margin
     assert f"κ is {best:.3f} at step" in shown.caption
-    (line,) = shown.having("theory")
+    (line,) = shown.with_column("theory")
     assert 20 * integral(line["theory"] / SCALE) == pytest.approx(4 * 100, rel=1e-6)
 
 
-def test_full_runs_have_the_papers_parameters() -> None:
-    """As its captions give them; quick ones are fewer."""
+def test_full_suites_have_the_parameters_of_the_paper() -> None:
+    """Compare with the captions of the paper, and check that the quick suites are smaller."""
     for name, part, sets, starts in (
         ("training", "n=3,f=0.2,c=0.5", 1, 1),
         ("overlap", "m=50,n=2,f=0.1,c=0.5", 5, 10),
@@ -270,43 +272,43 @@ def test_full_runs_have_the_papers_parameters() -> None:
         assert 0 < make(True).size <= make(False).size
 
 
-# --- the files ---
+# --- files ---
 
 
 def training_panels(shown: Data) -> list[Panel]:
-    patterns = {phase: shown.of(phase=phase)[:5] for phase in ("before", "after")}
+    patterns = {phase: shown.where(phase=phase)[:5] for phase in ("before", "after")}
     assert all("pattern" in line for lines in patterns.values() for line in lines)
     return [Panel(("G₁ = Q₁₂", "G₂ = Q₁₃"), columns(lines, "Q12", "Q13")) for lines in patterns.values()]
 
 
 def overlap_panels(shown: Data) -> list[Panel]:
-    means = shown.of(kind="mean")
-    points = columns([*shown.of(kind="run"), *means], "load", "overlap")
+    means = shown.where(kind="mean")
+    points = columns([*shown.where(kind="run"), *means], "load", "overlap")
     return [Panel(("load P̂", "overlap R₁₂"), points, bars=(1, spans(means, "overlap")), shift=0.02)]
 
 
 def optimization_panels(shown: Data) -> list[Panel]:
-    steps = shown.having("margin")
+    steps = shown.with_column("margin")
     curves = columns(steps, "step", "margin") + columns(steps, "step", "soft_margin")
     return [
-        Panel(("step", "readout covariance Q₁₂ʳ"), columns(shown.having("pattern"), "step", "Q12")),
+        Panel(("step", "readout covariance Q₁₂ʳ"), columns(shown.with_column("pattern"), "step", "Q12")),
         Panel(("step", "margin"), curves),
     ]
 
 
 def pattern_capacity_panels(shown: Data) -> list[Panel]:
     panels = []
-    for what, label, outputs in (("load", "patterns per synapse P̂", (1, 2)), ("p", "patterns P", (1, 2, 3))):
+    for column, label, outputs in (("load", "patterns per synapse P̂", (1, 2)), ("p", "patterns P", (1, 2, 3))):
         lines = [line for line in shown.table if line["n"] in outputs]
         ranges = spans([line for line in lines if line["kind"] == "measured"], "kappa_bar")
-        panels.append(Panel(("margin κ̄", label), columns(lines, "kappa_bar", what), bars=(0, ranges)))
+        panels.append(Panel(("margin κ̄", label), columns(lines, "kappa_bar", column), bars=(0, ranges)))
     return panels
 
 
 def information_capacity_panels(shown: Data) -> list[Panel]:
-    measured_lines = shown.of(kind="measured")
-    left = [*shown.of(kind="theory"), *shown.of(kind="classical")]
-    right = [*shown.of(kind="theory"), *measured_lines]
+    measured_lines = shown.where(kind="measured")
+    left = [*shown.where(kind="theory"), *shown.where(kind="classical")]
+    right = [*shown.where(kind="theory"), *measured_lines]
     return [
         Panel(("outputs n", "bits per synapse Î"), columns(left, "n", "information_per_synapse")),
         Panel(("outputs n", "ratio to classical Î"), columns(right, "n", "ratio"), (1, spans(measured_lines, "ratio"))),
@@ -314,9 +316,9 @@ def information_capacity_panels(shown: Data) -> list[Panel]:
 
 
 def capacity_panels(shown: Data) -> list[Panel]:
-    """Check each series at its largest m, 8, and of soft_margin at 4, the only m it was run at."""
+    """Return the panels of each series at its largest m: 8, and 4 for soft_margin."""
     lines = [line for line in shown.table if line.get("m") == (4 if line["series"] == "soft margin" else 8)]
-    points = columns([*shown.of(series="theory"), *lines], "kappa_bar", "load")
+    points = columns([*shown.where(series="theory"), *lines], "kappa_bar", "load")
     return [
         Panel(("margin κ̄", "load P̂"), points, bars=(0, spans(lines, "kappa_bar"))),
         Panel(
@@ -339,21 +341,23 @@ PANELS = {
 @NEEDS_MATPLOTLIB
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_is_drawn(name: str, data: Callable[[str], Data], tmp_path: Path) -> None:
-    """The panels have every number of the table that belongs there, and no other; the files show them."""
+    """Check that the panels and files show exactly the numbers of the table."""
     shown = FIGURES[name].data([]) if FIGURES[name].suite is None else data(name)
     assert_painted(FIGURES[name], shown, PANELS[name](shown))
     save(FIGURES[name], shown, tmp_path)
     assert_files_show(tmp_path, FIGURES[name], PANELS[name](shown))
     with (tmp_path / f"{name}.csv").open(newline="") as file:
         lines = list(csv.DictReader(file))
-    kept = [{key: value for key, value in line.items() if value} for line in lines]
-    assert kept == [{key: str(value) for key, value in line.items()} for line in shown.table]
+    values = [{key: value for key, value in line.items() if value} for line in lines]
+    assert values == [{key: str(value) for key, value in line.items()} for line in shown.table]
     assert "= " in shown.caption and "theory" in shown.caption and "Parameters: m = " in shown.caption
 
 
 @NEEDS_MATPLOTLIB
-def test_same_data_same_bytes(data: Callable[[str], Data], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whenever it is, and whatever the user's settings."""
+def test_equal_data_give_equal_bytes(
+    data: Callable[[str], Data], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Check at two dates, with two settings of the user."""
     import matplotlib as mpl  # noqa: PLC0415 (optional)
 
     written = []

@@ -1,4 +1,4 @@
-"""A report's numbers, computed again from the rows by other means, and what it makes of solvers that cheat or fail."""
+"""Numbers of a report against an independent computation from the rows, and reports of false claims and failures."""
 
 import math
 import re
@@ -19,38 +19,37 @@ from tests.support.report_rows import Row, feasible, lost, many, results, row, t
 
 @pytest.fixture(scope="module")
 def rows() -> list[Row]:
-    """600 random results of 5 solvers, some runs missing."""
-    made = many(3, 4, 2, 5, 5)
-    return [each for k, each in enumerate(made) if k % 37]
+    """Return 600 random results of 5 solvers, without some of the runs."""
+    return [each for k, each in enumerate(many(3, 4, 2, 5, 5)) if k % 37]
 
 
 def ids(rows: list[Row]) -> set[str]:
     return {each["problem_id"] for each in rows}
 
 
-# --- the numbers again ---
+# --- independent computation ---
 
 
-def test_summary(rows: list[Row]) -> None:
+def test_summary_table_matches_the_rows(rows: list[Row]) -> None:
     best = {id: max(each["kappa_bar"] for each in feasible(rows) if each["problem_id"] == id) for id in ids(rows)}
     for line in table(contents(results(rows)), "summary"):
-        own = [each for each in rows if each["solver"] == line["solver"]]
-        assert (line["runs"], line["problems"]) == (len(own), len(ids(own)))
-        assert line["not run"] == len(best) - len(ids(own))
-        assert line["solved"] == sum(each["kappa_bar"] > 0 for each in feasible(own))
+        solver_rows = [each for each in rows if each["solver"] == line["solver"]]
+        assert (line["runs"], line["problems"]) == (len(solver_rows), len(ids(solver_rows)))
+        assert line["not run"] == len(best) - len(ids(solver_rows))
+        assert line["solved"] == sum(each["kappa_bar"] > 0 for each in feasible(solver_rows))
         gaps = []
-        for id in ids(own):
-            values = [each["kappa_bar"] for each in feasible(own) if each["problem_id"] == id]
+        for id in ids(solver_rows):
+            values = [each["kappa_bar"] for each in feasible(solver_rows) if each["problem_id"] == id]
             gaps.append((best[id] - max(values)) / max(abs(best[id]), 0.01) if values else math.inf)
         assert line["best known"] == sum(gap <= 1e-4 for gap in gaps)
         assert line["median gap"] == pytest.approx(np.median(gaps))
         assert line["largest gap"] == pytest.approx(max(gap for gap in gaps if gap < math.inf))
 
 
-def test_capacity(rows: list[Row]) -> None:
-    found = table(contents(results(rows)), "capacity-data")
-    assert len(found) == 3 * 4 * 5
-    for line in found:
+def test_capacity_table_matches_the_rows(rows: list[Row]) -> None:
+    lines = table(contents(results(rows)), "capacity-data")
+    assert len(lines) == 3 * 4 * 5
+    for line in lines:
         here = [
             each
             for each in rows
@@ -60,18 +59,18 @@ def test_capacity(rows: list[Row]) -> None:
         per_set = [[each["kappa_bar"] for each in feasible(here) if each["problem_id"] == id] for id in ids(here)]
         per_set = [values for values in per_set if values]
         assert line["κ̄ best"] == pytest.approx(np.mean([max(values) for values in per_set]))
-        assert line["least"] == min(max(values) for values in per_set)
+        assert line["min"] == min(max(values) for values in per_set)
         assert line["κ̄ median"] == pytest.approx(np.mean([np.median(values) for values in per_set]))
         assert line["positive runs"] == sum(each["kappa_bar"] > 0 for each in feasible(here))
         assert line["runs"] == len(here)
 
 
 def times_to(rows: list[Row], solver: str, share: float) -> dict[str, tuple[list[float | None], float]]:
-    """By problem: the seconds of each run until that share of the best known, None if never; and those of restarts.
+    """Return by problem the seconds of each run until that share of the best known, None if never, and of restarts.
 
-    With the rows' traces read backwards.
+    The traces are read backwards, unlike in `metrics`.
     """
-    found = {}
+    times_by_problem = {}
     for id in ids(rows):
         most = max(each["kappa_bar"] for each in feasible(rows) if each["problem_id"] == id)
         goal = most - (1 - share) * max(abs(most), 0.01)
@@ -86,59 +85,67 @@ def times_to(rows: list[Row], solver: str, share: float) -> dict[str, tuple[list
                         time = each["build_seconds"] + at if value >= goal else time
                 times.append(time)
                 spent += end if time is None else time
-        wins = sum(time is not None for time in times)
-        found[id] = times, spent / wins if wins else math.inf
-    return found
+        successes = sum(time is not None for time in times)
+        times_by_problem[id] = times, spent / successes if successes else math.inf
+    return times_by_problem
 
 
-def test_targets(rows: list[Row]) -> None:
-    """Means, arithmetic and shifted geometric, of penalized times."""
-    found = contents(results(rows))
-    for line, means in zip(table(found, "targets"), table(found, "means"), strict=True):
-        times = times_to(rows, line["solver"], line["share"])
-        assert (line["solver"], line["share"]) == (means["solver"], means["share"])
-        assert line["runs there"] == sum(time is not None for own, _ in times.values() for time in own)
-        assert line["problems there"] == sum(math.isfinite(restarts) for _, restarts in times.values())
+def test_times_to_target_match_the_rows(rows: list[Row]) -> None:
+    """Check arithmetic and shifted geometric means of penalized times."""
+    numbers = contents(results(rows))
+    for line, means in zip(table(numbers, "targets"), table(numbers, "means"), strict=True):
+        times = times_to(rows, line["solver"], line["target"])
+        assert (line["solver"], line["target"]) == (means["solver"], means["target"])
+        assert line["runs reaching it"] == sum(
+            time is not None for run_times, _ in times.values() for time in run_times
+        )
+        assert line["problems reached"] == sum(math.isfinite(restarts) for _, restarts in times.values())
 
         def shifted(values: list[float]) -> float:
-            return float(np.exp(np.log(np.array(values) + found["shift"]).mean()) - found["shift"])
+            return float(np.exp(np.log(np.array(values) + numbers["shift"]).mean()) - numbers["shift"])
 
-        assert means["restarts, all"] == pytest.approx(shifted([min(30.0, again) for _, again in times.values()]))
+        assert means["restarts, all"] == pytest.approx(shifted([min(30.0, expected) for _, expected in times.values()]))
         for penalty in (1, 3):
             values = [
-                statistics.fmean([penalty * 10.0 if time is None else time for time in own or [None]])
-                for own, _ in times.values()
+                statistics.fmean([penalty * 10.0 if time is None else time for time in run_times or [None]])
+                for run_times, _ in times.values()
             ]
             assert line[f"mean s, failed {penalty}×"] == pytest.approx(statistics.fmean(values))
             assert means[f"{penalty}×, all"] == pytest.approx(shifted(values))
 
 
-def test_profiles(rows: list[Row]) -> None:
-    """Of all solvers and of each pair, by counting problems."""
-    found = contents(results(rows))
+def test_profiles_match_counts_of_problems(rows: list[Row]) -> None:
+    """Check the profiles of all solvers and of each pair."""
+    numbers = contents(results(rows))
     names = [f"solver{k}" for k in range(5)]
-    again = {
+    expected = {
         share: {name: {id: each[1] for id, each in times_to(rows, name, share).items()} for name in names}
         for share in (0.9, 0.95, 0.99)
     }
-    for line in table(found, "profiles"):
-        times = again[line["share"]]
-        own = times[line["solver"]]
+    for line in table(numbers, "profiles"):
+        times = expected[line["target"]]
+        solver_times = times[line["solver"]]
         for ratio in (1, 2, 5, 10, 100):
-            near = [id for id in own if own[id] <= ratio * min(each[id] for each in times.values()) < math.inf]
-            assert line[f"{ratio}×"] == pytest.approx(len(near) / len(own), abs=1e-4)
+            near = [
+                id
+                for id in solver_times
+                if solver_times[id] <= ratio * min(each[id] for each in times.values()) < math.inf
+            ]
+            assert line[f"{ratio}×"] == pytest.approx(len(near) / len(solver_times), abs=1e-4)
         for limit in (0.01, 0.1, 1, 10, 100):
-            assert line[f"{limit:g} s"] == pytest.approx(sum(t <= limit for t in own.values()) / len(own), abs=1e-4)
-    pairs = table(found, "pairs")
+            assert line[f"{limit:g} s"] == pytest.approx(
+                sum(t <= limit for t in solver_times.values()) / len(solver_times), abs=1e-4
+            )
+    pairs = table(numbers, "pairs")
     assert len(pairs) == 10
     for line in pairs:
         for share in (0.9, 0.95, 0.99):
-            first, second = again[share][line["first"]], again[share][line["second"]]
+            first, second = expected[share][line["first"]], expected[share][line["second"]]
             ahead = sum(first[id] <= second[id] and first[id] < math.inf for id in first) / len(first)
             assert line[f"{100 * share:g} %: first"] == pytest.approx(ahead, abs=1e-4)
 
 
-def test_anytime_ends_with_the_margins_of_all_runs(rows: list[Row]) -> None:
+def test_anytime_curves_end_at_the_mean_margin_of_all_runs(rows: list[Row]) -> None:
     panels = contents(results(rows))["anytime"]
     assert sum(panel["load"] is None for panel in panels) == 3
     for panel in panels:
@@ -150,20 +157,20 @@ def test_anytime_ends_with_the_margins_of_all_runs(rows: list[Row]) -> None:
         for name, curve in panel["curves"].items():
             ends = []
             for id, most in best.items():
-                own = [e for e in here if e["solver"] == name and e["problem_id"] == id]
-                margins = [max(0.0, e["kappa_bar"] or 0.0) for e in own]
-                ends.append(statistics.fmean(margins) / (1 if where else most) if own else 0.0)
+                solver_rows = [e for e in here if e["solver"] == name and e["problem_id"] == id]
+                margins = [max(0.0, e["kappa_bar"] or 0.0) for e in solver_rows]
+                ends.append(statistics.fmean(margins) / (1 if where else most) if solver_rows else 0.0)
             assert curve[-1] == pytest.approx(statistics.fmean(ends), abs=1e-4)
 
 
 def test_statuses_count_every_row(rows: list[Row]) -> None:
-    found = contents(results(rows))
-    assert sum(line["runs"] for line in found["statuses"]) == len(rows)
-    assert sum(line["runs"] for line in found["messages"]) == len(rows) - len(feasible(rows))
+    numbers = contents(results(rows))
+    assert sum(line["runs"] for line in numbers["statuses"]) == len(rows)
+    assert sum(line["runs"] for line in numbers["messages"]) == len(rows) - len(feasible(rows))
 
 
-def test_growth(rows: list[Row]) -> None:
-    """With m at each of four loads; with p at each of three m."""
+def test_growth_exponents_match_polyfit(rows: list[Row]) -> None:
+    """Check growth with m at four loads, and with p at three m."""
     panels = contents(results(rows))["sizes"]
     assert [panel["axis"] for panel in panels] == ["m"] * 4 + ["p"] * 3
     for panel in panels:
@@ -175,7 +182,7 @@ def test_growth(rows: list[Row]) -> None:
             for each in here:
                 m, load = re.search(r"m=(\d+),.*load=([\d.]+),", each["problem"]).groups()  # type: ignore[union-attr]
                 if each["solver"] == fit["solver"]:
-                    # A run that was killed took its limit.
+                    # A killed run counts with its time limit.
                     time = each["build_seconds"] if fit["what"] == "build" else each["solve_seconds"] or 10.0
                     size = int(m) if panel["axis"] == "m" else round(2 * int(m) * float(load))
                     times.setdefault(size, []).append(time)
@@ -183,7 +190,7 @@ def test_growth(rows: list[Row]) -> None:
             assert fit["exponent"] == pytest.approx(np.polyfit(x, y, 1)[0], abs=1e-9)
 
 
-def test_the_band_goes_from_best_known_to_the_bound(rows: list[Row]) -> None:
+def test_band_ranges_from_best_known_to_bound(rows: list[Row]) -> None:
     panel = contents(results(rows))["capacity"][0]
     for load, low, high, with_bound, sets in panel["band"]:
         here = feasible([each for each in rows if "m=10," in each["problem"] and f"load={load}," in each["problem"]])
@@ -193,7 +200,7 @@ def test_the_band_goes_from_best_known_to_the_bound(rows: list[Row]) -> None:
         assert (low, high) == (pytest.approx(np.mean(best)), pytest.approx(np.mean(bounds)))
 
 
-# --- solvers that cheat, fail, are absent ---
+# --- false claims, failures, missing solvers ---
 
 
 def problems(count: int) -> list[str]:
@@ -202,45 +209,45 @@ def problems(count: int) -> list[str]:
 
 @pytest.fixture(scope="module")
 def dishonest() -> list[Row]:
-    """An honest solver; one whose much better points are not feasible; one always late; one fast, on one of four."""
-    made = []
+    """Return runs of solvers that are honest, lie about their points, are always late, or run on one problem only."""
+    rows = []
     for k, problem in enumerate(problems(4)):
-        made.append(row(problem, "honest", kappa_bar=1.0))
+        rows.append(row(problem, "honest", kappa_bar=1.0))
         claims: dict[str, Any] = {"claimed_objective": 5.0, "termination": "optimal", "bound": 0.1}
-        made.append(row(problem, "liar", margin=None, kappa_bar=None, point_status="invalid", **claims))
-        made.append(lost(problem=problem, solver="late", message="killed"))
-        made += [row(problem, "choosy", kappa_bar=1.0, build_seconds=0.0, solve_seconds=0.01)] * (k == 0)
-    return made
+        rows.append(row(problem, "liar", margin=None, kappa_bar=None, point_status="invalid", **claims))
+        rows.append(lost(problem=problem, solver="late", message="killed"))
+        rows += [row(problem, "choosy", kappa_bar=1.0, build_seconds=0.0, solve_seconds=0.01)] * (k == 0)
+    return rows
 
 
-def test_who_cheats_or_fails_gains_nothing(dishonest: list[Row]) -> None:
-    found = contents(results(dishonest))
-    lines = {line["solver"]: line for line in table(found, "summary")}
+def test_false_claims_and_failures_gain_nothing(dishonest: list[Row]) -> None:
+    numbers = contents(results(dishonest))
+    lines = {line["solver"]: line for line in table(numbers, "summary")}
     assert [lines[name]["solved"] for name in ("honest", "liar", "late", "choosy")] == [4, 0, 0, 1]
     assert [lines[name]["best known"] for name in ("honest", "liar", "late", "choosy")] == [4, 0, 0, 1]
     assert lines["liar"]["false claims"] == 4 and lines["late"]["no point"] == 4 and lines["choosy"]["not run"] == 3
-    assert len(found["refuted"]) == 4
-    assert found["capacity"][0]["band"] == []
-    means = {line["solver"]: line for line in table(found, "means") if line["share"] == 0.95}
+    assert len(numbers["refuted"]) == 4
+    assert numbers["capacity"][0]["band"] == []
+    means = {line["solver"]: line for line in table(numbers, "means") if line["target"] == 0.95}
     assert means["late"]["3×, all"] == pytest.approx(30) and means["liar"]["1×, all"] == pytest.approx(10)
     assert means["choosy"]["1×, common"] < means["honest"]["1×, common"]
     assert means["late"]["restarts, all"] == pytest.approx(30)
     assert means["choosy"]["3×, all"] > means["honest"]["3×, all"] == pytest.approx(1.5)
-    last = {name: curve[-1] for name, curve in found["profiles"][0]["all"].items()}
+    last = {name: curve[-1] for name, curve in numbers["profiles"][0]["all"].items()}
     assert last == {"honest": 1.0, "liar": 0.0, "late": 0.0, "choosy": 0.25}
-    assert {name: curve[-1] for name, curve in found["anytime"][0]["curves"].items()} == last
+    assert {name: curve[-1] for name, curve in numbers["anytime"][0]["curves"].items()} == last
 
 
-def test_the_verdict_says_so(dishonest: list[Row]) -> None:
+def test_verdict_names_false_claims_failures_and_missing_runs(dishonest: list[Row]) -> None:
     text = " ".join(verdict(contents(results(dishonest))))
     assert "honest (1 start) finds the largest margins: the best known on 4 of 4 problems; next choosy" in text
     assert "late 4 of 4 on 4 problems, load 1 (4 time_limit); liar 4 of 4 on 4 problems, load 1 (4 optimal)" in text
-    assert "Claims that a verified point refutes: liar 4." in text
-    assert "Bounds that a feasible point refutes: 4, by liar" in text
+    assert "Claims refuted by verification: liar 4." in text
+    assert "Bounds refuted by a verified point: 4, by liar" in text
     assert "Not run: choosy on 3 of 4 problems" in text
 
 
-def test_what_nobody_solves_is_nobodys_failure() -> None:
+def test_unsolved_problem_is_no_failure_of_a_solver() -> None:
     first, second = "covariance_perceptron[m=10,n=2,load=1.0]", "covariance_perceptron[m=10,n=2,load=4.0]"
     rows = [row(first, "a"), row(first, "b", kappa_bar=-0.5), row(second, "a", kappa_bar=-1.0), lost(problem=second)]
     text = " ".join(verdict(contents(results(rows))))
@@ -248,62 +255,64 @@ def test_what_nobody_solves_is_nobodys_failure() -> None:
     assert "Runs that fail where others succeed: b 1 of 1 on 1 problem, load 1 (1 locally_optimal)." in text
 
 
-def test_the_verdict_says_how_far_theory_is(rows: list[Row]) -> None:
-    said = []
+def test_verdict_compares_the_largest_margins_with_theory(rows: list[Row]) -> None:
+    parts = []
     for load in (0.25, 4.0):
         here = feasible([each for each in rows if "m=30," in each["problem"] and f"load={load}," in each["problem"]])
         means = []
         for name in {each["solver"] for each in here}:
-            own = [each for each in here if each["solver"] == name]
-            means.append(np.mean([max(e["kappa_bar"] for e in own if e["problem_id"] == id) for id in ids(own)]))
-        said.append(f"κ̄ = {max(means):.3f} at load {load:g}, theory {theory.covariance_kappa_bar(60 * load, 30):.3f}")
-    assert f"Largest margins against theory, m = 30: {'; '.join(said)}." in verdict(contents(results(rows)))
+            solver_rows = [each for each in here if each["solver"] == name]
+            means.append(
+                np.mean([max(e["kappa_bar"] for e in solver_rows if e["problem_id"] == id) for id in ids(solver_rows)])
+            )
+        parts.append(f"κ̄ = {max(means):.3f} at load {load:g}, theory {theory.covariance_kappa_bar(60 * load, 30):.3f}")
+    assert f"Largest margins against theory, m = 30: {'; '.join(parts)}." in verdict(contents(results(rows)))
 
 
-def test_claims_that_another_solvers_point_refutes() -> None:
+def test_point_of_another_solver_refutes_claims() -> None:
     rows = [row(solver="good"), lost(solver="blind", termination="infeasible")]
     rows += [row(solver=name, kappa_bar=value, termination="optimal") for name, value in (("b", 0.9), ("c", 0.99999))]
     lines = {line["solver"]: line["false claims"] for line in table(contents(results(rows)), "summary")}
     assert lines == {"good": 0, "blind": 1, "b": 1, "c": 0}
 
 
-def test_who_proves_bounds_does_not_compete(dishonest: list[Row]) -> None:
-    """Its point may be the best known all the same."""
+def test_solver_of_bounds_does_not_compete(dishonest: list[Row]) -> None:
+    """Check that its points still count for the best known values."""
     proofs = [row(problem, "prover", kappa_bar=1.25, bound=0.75, scope="bound") for problem in problems(4)]
-    found = contents(results([*dishonest, *proofs]))
+    numbers = contents(results([*dishonest, *proofs]))
     for id in ("summary", "capacity-data", "targets", "means", "profiles"):
-        assert "prover" not in {line["solver"] for line in table(found, id)}, id
-    lines = {line["solver"]: line for line in table(found, "summary")}
+        assert "prover" not in {line["solver"] for line in table(numbers, id)}, id
+    lines = {line["solver"]: line for line in table(numbers, "summary")}
     assert lines["honest"]["best known"] == 0 and lines["honest"]["median gap"] == pytest.approx(0.2)
-    assert lines["honest"]["gap to bound"] == pytest.approx(1 / 3)
-    proved = {line["solver"]: line for line in table(found, "bounds")}
-    assert proved["prover"]["with bound"] == 4 and proved["prover"]["median gap"] == pytest.approx(1 / 6)
-    assert proved["liar"]["with bound"] == 0 and proved["liar"]["refuted"] == 4
-    assert found["capacity"][0]["band"] == [[1.0, 1.25, 1.5, 4, 4]]
-    assert "Bounds: prover on 4 of 4 problems, median gap from the best known 16.7 %" in " ".join(verdict(found))
+    assert lines["honest"]["optimality gap"] == pytest.approx(1 / 3)
+    bounds = {line["solver"]: line for line in table(numbers, "bounds")}
+    assert bounds["prover"]["with bound"] == 4 and bounds["prover"]["median gap"] == pytest.approx(1 / 6)
+    assert bounds["liar"]["with bound"] == 0 and bounds["liar"]["refuted"] == 4
+    assert numbers["capacity"][0]["band"] == [[1.0, 1.25, 1.5, 4, 4]]
+    assert "Upper bounds: prover on 4 of 4 problems, median gap to the best known 16.7 %" in " ".join(verdict(numbers))
 
 
 def test_bounds_alone_are_reported() -> None:
     rows = [row(solver="prover", bound=0.75, scope="bound")]
-    assert verdict(contents(results(rows)))[0].startswith("Bounds: prover on 1 of 1 problem,")
-    assert "proved bound" in html(results(rows)) and "## Proved bounds" in markdown(results(rows))
+    assert verdict(contents(results(rows)))[0].startswith("Upper bounds: prover on 1 of 1 problem,")
+    assert "proved bound" in html(results(rows)) and "## Upper bounds" in markdown(results(rows))
 
 
 def test_a_problem_without_a_point_has_an_infinite_gap() -> None:
-    """Of two, one is enough for the median."""
+    """Check that one of two problems without a point makes the median gap infinite."""
     first, second = problems(2)
     rows = [row(first, "a"), lost(problem=second, solver="a"), row(first, "b"), row(second, "b")]
     lines = {line["solver"]: line["median gap"] for line in table(contents(results(rows)), "summary")}
     assert lines == {"a": None, "b": 0.0}
 
 
-def test_a_tolerance_that_is_not_the_usual_one_is_told() -> None:
+def test_tolerance_is_stated_if_it_is_not_the_default() -> None:
     assert limits([row(tolerance=1e-6)]) == "10 s a run, no memory limit, 1 thread"
-    told = "10 s a run, no memory limit, 1 thread, feasible to 1e-06 or 0.05"
-    assert limits([row(tolerance=1e-6), row(tolerance=0.05)]) == told
+    expected = "10 s a run, no memory limit, 1 thread, feasible to 1e-06 or 0.05"
+    assert limits([row(tolerance=1e-6), row(tolerance=0.05)]) == expected
 
 
-def test_limits_that_differ_stand_in_every_row() -> None:
+def test_limits_are_a_column_only_if_they_differ() -> None:
     same, other = [row(solver="a"), row(solver="b")], [row(solver="a"), row(solver="b", time_limit=3.0)]
     assert "limits" not in table(contents(results(same)), "summary")[0]
     assert [line["limits"] for line in table(contents(results(other)), "summary")] == [
@@ -313,20 +322,20 @@ def test_limits_that_differ_stand_in_every_row() -> None:
     assert "Limits differ" in verdict(contents(results(other)))[-1]
 
 
-def test_the_verdict_has_ten_lines_with_that_of_the_command(rows: list[Row], dishonest: list[Row]) -> None:
+def test_verdict_has_at_most_nine_sentences(rows: list[Row], dishonest: list[Row]) -> None:
     everything = [*rows, *dishonest, lost(solver="absent", termination="skipped")]
     everything += [row(solver=f"further{k}", kappa_bar=0.1, bound=0.5, time_limit=k + 1.0) for k in range(20)]
     micro = [{"name": "x", "group": "", "min": 1.0, "median": 1.0, "stddev": 0.0, "rounds": 1, "extra": ""}]
-    said = verdict(contents(results(everything, micro)))
-    assert len(said) == 9 and max(map(len, said)) < 600
+    sentences = verdict(contents(results(everything, micro)))
+    assert len(sentences) == 9 and max(map(len, sentences)) < 600
 
 
 @pytest.mark.parametrize("rows", [[], [lost(termination="skipped", message="not installed")], [lost()]])
-def test_nothing_to_report_is_reported(rows: list[Row]) -> None:
+def test_report_without_results_has_a_verdict(rows: list[Row]) -> None:
     assert "<h2>Verdict</h2>" in html(results(rows))
     assert "## Verdict" in markdown(results(rows))
 
 
-def test_solvers_that_cannot_run_here_are_named() -> None:
+def test_verdict_names_skipped_solvers() -> None:
     rows = [row(), lost(solver="absent", termination="skipped", message="pip install it")]
-    assert "Could not run here: absent." in verdict(contents(results(rows)))
+    assert "Skipped because unavailable: absent." in verdict(contents(results(rows)))

@@ -1,4 +1,4 @@
-"""The page in a browser: from a file, with no request, and what a reader does with it."""
+"""The page in a browser: opened from a file, without further requests, and used with pointer and keyboard."""
 
 import csv
 import importlib.util
@@ -32,9 +32,9 @@ def browser() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright  # noqa: PLC0415
 
     with sync_playwright() as playwright:
-        made = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        yield made
-        made.close()
+        chromium = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
 
 
 @pytest.fixture(scope="module")
@@ -49,15 +49,15 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Visit:
-    """A page, with what went wrong on it and what it asked for."""
+    """An open page, with its console messages, errors and requests."""
 
     def __init__(self, browser: Any, path: Path, **settings: Any) -> None:
         self.context = browser.new_context(**settings)
         self.page = self.context.new_page()
-        self.troubles: list[str] = []
+        self.messages: list[str] = []
         self.requests: list[str] = []
-        self.page.on("console", lambda message: self.troubles.append(message.text))
-        self.page.on("pageerror", lambda error: self.troubles.append(str(error)))
+        self.page.on("console", lambda message: self.messages.append(message.text))
+        self.page.on("pageerror", lambda error: self.messages.append(str(error)))
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.goto(path.as_uri())
         self.page.wait_for_selector("html[data-ready]", state="attached")
@@ -67,7 +67,7 @@ class Visit:
 def page(browser: Any, report: Path) -> Iterator[Any]:
     visit = Visit(browser, report)
     yield visit.page
-    assert visit.troubles == []
+    assert visit.messages == []
     assert visit.requests == [report.as_uri()]
     visit.context.close()
 
@@ -88,8 +88,8 @@ def test_every_plot_is_drawn(page: Any) -> None:
 
 
 @pytest.mark.parametrize("tasks", [False, True], ids=["alone", "beside tasks"])
-def test_problems_that_are_not_max_margin(browser: Any, tmp_path: Path, tasks: bool) -> None:
-    """Their plots and tables; and no plot of margins, and no κ̄, where there is no task."""
+def test_section_on_general_problems(browser: Any, tmp_path: Path, tasks: bool) -> None:
+    """Check their plots and tables, and that plots of margins and κ̄ are missing without tasks."""
     rows = [
         general(f"{k}.qplib", name, 1.0 + k * step, best_known=1.0, solve_seconds=1.0 + k)
         for k in range(5)
@@ -108,11 +108,11 @@ def test_problems_that_are_not_max_margin(browser: Any, tmp_path: Path, tasks: b
     assert ("κ̄" in visit.page.inner_text("#rows thead")) == tasks
     visit.page.locator("#solvers button").first.click()
     assert count(visit.page, "#plot-general-data .series") == 2
-    assert visit.troubles == []
+    assert visit.messages == []
     visit.context.close()
 
 
-def test_names_do_no_harm(page: Any) -> None:
+def test_html_in_names_is_not_executed(page: Any) -> None:
     assert page.title() == "qcqpbench report"
     assert count(page, "img") == 0
     assert HARMFUL in page.inner_text("#solvers")
@@ -134,7 +134,7 @@ def drawn(page: Any, name: str) -> str:
         ("pair", ["performance", "data"]),
     ],
 )
-def test_switches(page: Any, switch: str, plots: list[str]) -> None:
+def test_menus_redraw_their_plots(page: Any, switch: str, plots: list[str]) -> None:
     before = {name: drawn(page, name) for name in plots}
     select = page.locator(f"#switch-{switch}")
     now = select.evaluate("each => each.selectedIndex")
@@ -145,7 +145,7 @@ def test_switches(page: Any, switch: str, plots: list[str]) -> None:
     assert {name: drawn(page, name) for name in plots} == before
 
 
-def test_a_solver_is_hidden_with_the_keyboard(page: Any) -> None:
+def test_solver_is_hidden_with_the_keyboard(page: Any) -> None:
     shown = count(page, "#plot-capacity .series")
     chip = page.locator("#solvers button").last
     chip.focus()
@@ -156,39 +156,39 @@ def test_a_solver_is_hidden_with_the_keyboard(page: Any) -> None:
     assert count(page, "#plot-capacity .series") == shown
 
 
-def test_everything_that_acts_is_reached_with_tab(page: Any) -> None:
-    """In a closed details only its summary acts; of 50 runs the first few do."""
+def test_every_control_is_reached_with_tab(page: Any) -> None:
+    """Check all visible controls, of the table of runs those in the first rows."""
     page.evaluate(
         """() => [...document.querySelectorAll("a, button, select, input, summary, [tabindex]")]
             .filter((each) => !each.disabled && each.checkVisibility() && !each.closest("#rows tr:nth-child(n+4)"))
             .forEach((each, k) => { each.dataset.order = k; })"""
     )
-    wanted = count(page, "[data-order]")
-    assert wanted > 80
+    controls = count(page, "[data-order]")
+    assert controls > 80
     reached = set()
-    for _ in range(wanted + 60):
+    for _ in range(controls + 60):
         page.keyboard.press("Tab")
         reached.add(page.evaluate("document.activeElement.dataset.order"))
-    assert reached >= {str(k) for k in range(wanted)}
+    assert reached >= {str(k) for k in range(controls)}
 
 
-def test_a_plot_is_read_with_pointer_and_keyboard(page: Any) -> None:
-    plot, said = page.locator("#plot-capacity svg").first, page.locator("#plot-capacity output")
+def test_points_are_described_at_pointer_and_with_arrow_keys(page: Any) -> None:
+    plot, description = page.locator("#plot-capacity svg").first, page.locator("#plot-capacity output")
     plot.scroll_into_view_if_needed()
     mark = page.locator('#plot-capacity [data-name="solver4"]').locator("circle, polygon").last.bounding_box()
     page.mouse.move(mark["x"] + mark["width"] / 2, mark["y"] + mark["height"] / 2)
-    assert said.inner_text().startswith("solver4: load p/(nm) 4, κ̄ ")
-    assert "4 runs, 2 of 2 pattern sets with a point" in said.inner_text()
+    assert description.inner_text().startswith("solver4: load p/(nm) 4, κ̄ ")
+    assert "4 runs, 2 of 2 pattern sets with a point" in description.inner_text()
     page.mouse.move(0, 0)
     plot.focus()
     page.keyboard.press("ArrowRight")
-    first = said.inner_text()
+    first = description.inner_text()
     page.keyboard.press("ArrowRight")
-    assert first.split(":")[0] == said.inner_text().split(":")[0] and first != said.inner_text()
+    assert first.split(":")[0] == description.inner_text().split(":")[0] and first != description.inner_text()
     page.keyboard.press("ArrowDown")
-    assert first.split(":")[0] != said.inner_text().split(":")[0]
+    assert first.split(":")[0] != description.inner_text().split(":")[0]
     page.locator("h1").click()
-    assert said.inner_text() == ""
+    assert description.inner_text() == ""
 
 
 def test_tables_sort_and_filter(page: Any) -> None:
@@ -200,15 +200,15 @@ def test_tables_sort_and_filter(page: Any) -> None:
     falling = [int(text) for text in column.all_inner_texts()]
     assert rising == sorted(rising) and falling == sorted(rising, reverse=True) and rising != falling
     assert head.get_attribute("aria-sort") == "descending"
-    page.get_by_label("Filter Claimed and verified").fill("liar")
+    page.get_by_label("Filter Claimed termination and verified point").fill("liar")
     assert count(page, '.table[data-name="statuses"] tbody tr:visible') == 1
 
 
-def test_runs_sort_filter_and_turn(page: Any) -> None:
+def test_runs_sort_filter_and_turn_pages(page: Any) -> None:
     rows = page.locator("#rows tbody tr")
     assert rows.count() == 50
     first = rows.first.inner_text()
-    page.get_by_label("More runs").click()
+    page.get_by_label("Next runs").click()
     assert rows.first.inner_text() != first
     page.get_by_label("Filter the runs").fill("liar optimal")
     assert rows.count() == 1 and rows.first.get_attribute("class") == "wrong"
@@ -221,7 +221,7 @@ def test_runs_sort_filter_and_turn(page: Any) -> None:
     assert values == sorted(values)
 
 
-def test_a_command_is_copied(page: Any) -> None:
+def test_command_of_a_run_is_copied(page: Any) -> None:
     page.get_by_label("Filter the runs").fill("liar")
     button = page.locator("#rows tbody button").first
     button.click()
@@ -244,7 +244,7 @@ def test_plots_and_tables_download(browser: Any, report: Path) -> None:
 
     for number, name in enumerate(PLOTS):
         if number % 4 == 0:
-            # Chromium asks before the eleventh download of a visit; two for each plot, and two more at the end.
+            # Chromium asks for permission before the eleventh download of a page: two per plot, and two at the end.
             visit = Visit(browser, report).page
         title = visit.inner_text(f"#plot-{name} h3")
         text = saved(visit, f"Download {title} as SVG")
@@ -262,7 +262,7 @@ def test_plots_and_tables_download(browser: Any, report: Path) -> None:
 
 
 def test_downloads_hold_no_formulas(page: Any) -> None:
-    """The same rule as `qcqpbench export` has; numbers are left as they are."""
+    """Check that text is escaped as in `qcqpbench export`, and that numbers are unchanged."""
     texts = ["=1+1", "+1", "-1", "-x", "@a", "\tx", "\rx", "'=1", "a=1", "plain"]
     lines = page.evaluate("texts => csv(texts, [[-1, -0.5, null, 2, 1, 1, 1, 1, 1, 1]])", texts)
     head, numbers = csv.reader(io.StringIO(lines, newline=""))
@@ -273,10 +273,12 @@ def test_downloads_hold_no_formulas(page: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "width", "scheme"), [("light", 1280, "light"), ("dark", 1280, "dark"), ("narrow", 390, "light")]
 )
-def test_light_dark_and_narrow(browser: Any, report: Path, tmp_path: Path, name: str, width: int, scheme: str) -> None:
+def test_color_schemes_and_narrow_screen(
+    browser: Any, report: Path, tmp_path: Path, name: str, width: int, scheme: str
+) -> None:
     visit = Visit(browser, report, viewport={"width": width, "height": 900}, color_scheme=scheme)
     visit.page.screenshot(path=tmp_path / f"{name}.png", full_page=True)
-    assert visit.troubles == []
+    assert visit.messages == []
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
     (red,) = visit.page.evaluate("[getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0]]")
     assert (int(red) < 60) == (scheme == "dark")
@@ -284,7 +286,7 @@ def test_light_dark_and_narrow(browser: Any, report: Path, tmp_path: Path, name:
     visit.context.close()
 
 
-def test_it_prints(browser: Any, report: Path) -> None:
+def test_page_prints(browser: Any, report: Path) -> None:
     visit = Visit(browser, report)
     before = drawn(visit.page, "capacity")
     assert visit.page.pdf().startswith(b"%PDF")
@@ -292,11 +294,11 @@ def test_it_prints(browser: Any, report: Path) -> None:
     visit.context.close()
 
 
-def test_ten_thousand_rows(browser: Any, tmp_path: Path) -> None:
-    """Drawn in a second or so; the limit of 30 s is Playwright's."""
+def test_page_of_ten_thousand_rows_opens(browser: Any, tmp_path: Path) -> None:
+    """Check that the page is drawn within Playwright's limit of 30 s; it takes about one."""
     path = tmp_path / "many.html"
     path.write_text(html(results(many(5, 10, 5, 10, 4))), encoding="utf-8")
     visit = Visit(browser, path)
-    assert visit.troubles == []
+    assert visit.messages == []
     assert "1–50 of 10000" in visit.page.inner_text("#rows")
     visit.context.close()

@@ -6,26 +6,26 @@ from qcqpbench.catalog.machine import machine
 
 
 def pytest_benchmark_generate_machine_info() -> dict[str, Any]:
-    """What times depend on; pytest-benchmark's own facts have the clock of the moment among them, so none are alike."""
-    here = machine()
-    return {"cpu": {"brand_raw": here.cpu}, "system": here.system, "python_version": here.python}
+    """Return what times depend on; pytest-benchmark's default includes the current clock rate, which always differs."""
+    facts = machine()
+    return {"cpu": {"brand_raw": facts.cpu}, "system": facts.system, "python_version": facts.python}
 
 
 def pytest_benchmark_compare_machine_info(machine_info: dict[str, Any], compared_benchmark: dict[str, Any]) -> None:
     if machine_info != compared_benchmark["machine_info"]:
         raise pytest.UsageError(
-            "the last saved run is of another CPU, system or Python: 'make bench-save' saves one here"
+            "the last saved run must be of this CPU, system and Python, got another: 'make bench-save' saves one here"
         )
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """A line for every benchmark that states a ratio, with its limit if it has one."""
+    """Print a line for every benchmark that states a ratio, with its limit if there is one."""
     session: Any = getattr(config, "_benchmarksession", None)
-    rows = [each for each in getattr(session, "benchmarks", ()) if "ratio" in each.extra_info]
-    if rows:
+    benchmarks = [entry for entry in getattr(session, "benchmarks", ()) if "ratio" in entry.extra_info]
+    if benchmarks:
         terminalreporter.section("ratios")
         terminalreporter.line("ratio  limit")
-    for each in rows:
-        ratio, limit = each.extra_info["ratio"], each.extra_info["limit"]
+    for benchmark in benchmarks:
+        ratio, limit = benchmark.extra_info["ratio"], benchmark.extra_info["limit"]
         over = "  OVER" if limit and ratio > limit else ""
-        terminalreporter.line(f"{ratio:5.2f}  {limit or '-':>5}  {each.name}{over}")
+        terminalreporter.line(f"{ratio:5.2f}  {limit or '-':>5}  {benchmark.name}{over}")

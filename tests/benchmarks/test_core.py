@@ -1,4 +1,4 @@
-"""What the core costs, as a multiple of what it cannot do without; nothing here asserts a time."""
+"""Costs of the core, as multiples of the least work; nothing here asserts a time."""
 
 import subprocess
 import sys
@@ -21,19 +21,19 @@ pytestmark = pytest.mark.benchmark(group=f"covariance_perceptron[m={M},p={P}]")
 def compare(
     benchmark: Any, limit: float | None, work: Callable[[], object], need: Callable[[], object], rounds: int = 25
 ) -> None:
-    """Time both in turns, so that a change of the machine's pace hits both, and keep the ratio of the fastest."""
+    """Time work and the least it needs in turns, so that both see the machine's changes; keep the ratio of minima."""
     seconds: dict[Callable[[], object], list[float]] = {need: [], work: []}
     for _ in range(rounds):
-        for function, taken in seconds.items():
+        for function, times in seconds.items():
             begin = perf_counter()
             function()
-            taken.append(perf_counter() - begin)
+            times.append(perf_counter() - begin)
     benchmark.extra_info.update(ratio=min(seconds[work]) / min(seconds[need]), limit=limit)
     benchmark.pedantic(work, rounds=10)
 
 
 def test_margin_of_ten_candidates(benchmark: Any) -> None:
-    """Against the one matrix product it needs."""
+    """Compare with the one matrix product it needs."""
     task = problem(f"covariance_perceptron[m={M},p={P}]")
     assert isinstance(task, MaxMargin)
     W = np.random.default_rng(0).standard_normal((10, 2, M))
@@ -44,7 +44,7 @@ def test_margin_of_ten_candidates(benchmark: Any) -> None:
 
 @pytest.mark.parametrize(("ensemble", "limit"), [("paper", 3.0), ("psd", None), ("gaussian", None)])
 def test_generate(benchmark: Any, ensemble: str, limit: float | None) -> None:
-    """Against drawing as many random numbers with NumPy. psd also proves that it is, by p factorizations."""
+    """Compare with drawing as many random numbers with NumPy; psd also checks itself, by p factorizations."""
     maker = family(f"covariance_perceptron[m={M},p={P},ensemble={ensemble}]")
     rng = np.random.default_rng(0)
     if ensemble == "gaussian":
@@ -56,7 +56,7 @@ def test_generate(benchmark: Any, ensemble: str, limit: float | None) -> None:
 @pytest.mark.parametrize("ensemble", ["paper", "gaussian"])
 @pytest.mark.parametrize("name", ["min_norm", "epigraph"])
 def test_encoding_memory(benchmark: Any, name: str, ensemble: str) -> None:
-    """The peak against the size of the result."""
+    """Compare the peak with the size of the result."""
     task = problem(f"covariance_perceptron[m={M},p={P},ensemble={ensemble}]")
     assert isinstance(task, MaxMargin)
     task.id  # noqa: B018 (hashed once, kept)
@@ -65,7 +65,9 @@ def test_encoding_memory(benchmark: Any, name: str, ensemble: str) -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     parts = [
-        getattr(each, part) for each in (encoded.quadratic, encoded.linear) for part in ("data", "indices", "indptr")
+        getattr(matrix, part)
+        for matrix in (encoded.quadratic, encoded.linear)
+        for part in ("data", "indices", "indptr")
     ]
     parts += [encoded.products, encoded.lower, encoded.upper, encoded.x_lower, encoded.x_upper]
     benchmark.extra_info.update(ratio=peak / sum(array.nbytes for array in parts), limit=3.0)
@@ -75,7 +77,7 @@ def test_encoding_memory(benchmark: Any, name: str, ensemble: str) -> None:
 @pytest.mark.benchmark(group="import")
 @pytest.mark.parametrize("statement", ["import qcqpbench", "from qcqpbench import *"])
 def test_import(benchmark: Any, statement: str) -> None:
-    """Against importing NumPy and SciPy, in fresh interpreters in turns, without their own start.
+    """Compare with importing NumPy and SciPy, in fresh interpreters in turns, without their startup.
 
     The package loads its parts when they are first used; the second statement loads all of them.
     """
@@ -86,6 +88,6 @@ def test_import(benchmark: Any, statement: str) -> None:
         return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
     pairs = [(seconds(statement), seconds("import numpy, scipy")) for _ in range(10)]
-    ours, needed = (min(column) for column in zip(*pairs, strict=True))
-    benchmark.extra_info.update(ratio=ours / needed, limit=2.0 if statement == "import qcqpbench" else None)
+    package, needed = (min(column) for column in zip(*pairs, strict=True))
+    benchmark.extra_info.update(ratio=package / needed, limit=2.0 if statement == "import qcqpbench" else None)
     benchmark.pedantic(seconds, (statement,), rounds=3)

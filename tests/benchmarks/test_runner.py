@@ -1,4 +1,4 @@
-"""What the runner costs and how late it is, as a share of what it may; nothing here asserts a time."""
+"""Overhead and lateness of the runner, as shares of their limits; nothing here asserts a time."""
 
 import statistics
 import time
@@ -11,7 +11,7 @@ import pytest
 import qcqpbench
 from qcqpbench.run.isolation.worker import Worker
 from qcqpbench.run.job import Job, Outcome
-from qcqpbench.run.local_pool import LocalPool
+from qcqpbench.run.pools.local_pool import LocalPool
 from tests.support.hostile import Hostile, Kind, install
 
 SPEC = "covariance_perceptron[m=10,p=20,seed=1]"
@@ -28,29 +28,29 @@ def with_hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
 
 
 def test_overhead(benchmark: Any) -> None:
-    """The median of what a trivial run takes over the solver's own time, against 5 ms."""
+    """Compare the median time of a trivial run, less the solver's own time, with 5 ms."""
     task, solver = qcqpbench.problem(SPEC), Hostile()
     limits: dict[str, Any] = {"time_limit": 60.0, "memory_limit": 4 * 10**9}
     jobs = [Job(SPEC, task.id, solver.spec, solver.identity(), None, number, **limits) for number in range(RUNS)]
     overheads = []
     with Worker() as worker:
-        worker.run(jobs[0])
+        worker.run_job(jobs[0])
         for job in jobs:
             begin = time.perf_counter()
-            attempt = worker.run(job).attempt
-            taken = time.perf_counter() - begin
-            overheads.append(taken - (attempt.build_seconds or 0.0) - (attempt.solve_seconds or 0.0))
+            attempt = worker.run_job(job).attempt
+            seconds = time.perf_counter() - begin
+            overheads.append(seconds - (attempt.build_seconds or 0.0) - (attempt.solve_seconds or 0.0))
         benchmark.extra_info.update(ratio=statistics.median(overheads) / 5e-3, limit=1.0)
-        benchmark.pedantic(worker.run, (jobs[0],), rounds=20)
+        benchmark.pedantic(worker.run_job, (jobs[0],), rounds=20)
 
 
 def test_a_pool_of_two(benchmark: Any) -> None:
-    """The same through the pool's two workers, all of the time counted, against 5 ms a run and worker."""
+    """Compare the time of a pool of two workers, all of it, with 5 ms a run and worker."""
     task, solver = qcqpbench.problem(SPEC), Hostile()
 
     def run() -> list[Outcome]:
         jobs = (Job(SPEC, task.id, solver.spec, solver.identity(), None, number) for number in range(RUNS))
-        return list(LocalPool(2).run(jobs))
+        return list(LocalPool(2).outcomes(jobs))
 
     begin = time.perf_counter()
     run()
@@ -60,7 +60,7 @@ def test_a_pool_of_two(benchmark: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["spin", "spin_in_c", "sleep_in_c", "stop", "chatter", "threads"])
 def test_deadline(benchmark: Any, kind: Kind) -> None:
-    """The latest of 5 ends after the deadline, against 0.5 s."""
+    """Compare the latest of 5 ends after the deadline with 0.5 s."""
     task, limit = qcqpbench.problem(SPEC), 0.5
     late = []
     with Worker() as worker:

@@ -23,11 +23,11 @@ def test_one_pattern_is_proved_optimal() -> None:
 @pytest.mark.parametrize("n", [2, 3, 4])
 @pytest.mark.parametrize("seed", range(4))
 def test_any_multipliers_give_a_bound(make_task: MakeTask, n: int, seed: int) -> None:
-    """No W of many random ones, nor one that a solver found, beats the bound; the bound is what λ and y prove."""
+    """Check that no random W and no solver exceeds the bound, and that λ and y prove it."""
     task = make_task(p=6, m=4, n=n, seed=seed)
     rng = np.random.default_rng(seed)
-    given = rng.dirichlet(np.ones(task.labels.size)).reshape(task.labels.shape)
-    proof = certify_margin(task, multipliers=given)
+    multipliers = rng.dirichlet(np.ones(task.labels.size)).reshape(task.labels.shape)
+    proof = certify_margin(task, multipliers=multipliers)
     best = max(float(task.margin(unit_rows(rng.normal(size=(500, n, 4)))).max()), solve(task, "gip").margin or -np.inf)
     assert proof.bound >= best
     S = stacked_matrix(task, proof.multipliers)
@@ -38,7 +38,7 @@ def test_any_multipliers_give_a_bound(make_task: MakeTask, n: int, seed: int) ->
 
 @pytest.mark.solver
 @pytest.mark.parametrize("spec", ["m=3,p=4,seed=1", "m=3,p=5,seed=2", "m=2,n=3,p=3,seed=1", "m=3,p=12,seed=4"])
-def test_bound_optimum_and_margin_are_in_order(spec: str) -> None:
+def test_bound_is_above_the_optimum_and_the_optimum_above_the_margin(spec: str) -> None:
     task = qcqpbench.problem(f"covariance_perceptron[{spec},ensemble=gaussian]")
     assert isinstance(task, MaxMargin)
     optimum = solve(task, "scip", time_limit=60)
@@ -48,20 +48,25 @@ def test_bound_optimum_and_margin_are_in_order(spec: str) -> None:
     assert optimum.bound >= proof.margin - 1e-7
 
 
-_RELAXED = ("m=10,n=2,p=12,seed=3", "m=30,n=2,p=30,seed=3", "m=10,n=3,p=12,seed=3", "m=8,n=5,p=4,ensemble=gaussian")
+_RELAXED_SPECS = (
+    "m=10,n=2,p=12,seed=3",
+    "m=30,n=2,p=30,seed=3",
+    "m=10,n=3,p=12,seed=3",
+    "m=8,n=5,p=4,ensemble=gaussian",
+)
 
 
-# On the last, a path that begins at a small ν, far from its centre, ends 15 % above.
+# On the last, a path that starts at a small ν, far from its centre, ends 15 % above the relaxation.
 @pytest.mark.solver
-@pytest.mark.parametrize("spec", [*_RELAXED, "m=10,n=5,load=0.35,ensemble=psd"])
-def test_the_bound_is_that_of_the_semidefinite_relaxation(spec: str) -> None:
+@pytest.mark.parametrize("spec", [*_RELAXED_SPECS, "m=10,n=5,load=0.35,ensemble=psd"])
+def test_bound_is_the_value_of_the_semidefinite_relaxation(spec: str) -> None:
     task = qcqpbench.problem(f"covariance_perceptron[{spec}]")
     assert isinstance(task, MaxMargin)
     relaxed = solve(task, "sdr[solver=CLARABEL,tol=1e-9]")
     assert certify(task).bound == pytest.approx(relaxed.bound, rel=1e-3)
 
 
-def test_the_search_holds_little_more_than_the_patterns_and_its_hessian() -> None:
+def test_search_needs_little_more_memory_than_patterns_and_hessian() -> None:
     task = qcqpbench.problem("covariance_perceptron[m=40,n=5,p=20]")
     assert isinstance(task, MaxMargin)
     tracemalloc.start()
@@ -72,10 +77,10 @@ def test_the_search_holds_little_more_than_the_patterns_and_its_hessian() -> Non
     assert peak < 8 * task.patterns.nbytes + 6 * 8 * (task.labels.size + 5) ** 2 + 8 * 8 * (task.n * task.m) ** 2
 
 
-def test_what_is_wrong() -> None:
+def test_wrong_arguments_are_refused() -> None:
     task: Any = qcqpbench.problem("covariance_perceptron[m=3,p=4]")
     other: Any = qcqpbench.problem("classical_perceptron[m=3,p=4]")
-    with pytest.raises(QcqpbenchError, match="multipliers have shape"):
+    with pytest.raises(QcqpbenchError, match=r"multipliers must have shape \(4, 1\), got \(3,\)"):
         certify_margin(task, multipliers=np.ones(3))
-    with pytest.raises(QcqpbenchError, match="certificates are for max-margin tasks"):
+    with pytest.raises(QcqpbenchError, match="task must be a MaxMargin, got a QCQP"):
         certify(other)

@@ -1,4 +1,4 @@
-"""The hash of a solver's source: the same for the same files, another for changed ones."""
+"""Check that the hash of a solver's source changes with the code it runs, and with nothing else."""
 
 import sys
 from pathlib import Path
@@ -9,7 +9,7 @@ from qcqpbench.catalog.identity import source_hash
 
 
 @pytest.fixture(autouse=True)
-def without_cache() -> None:
+def empty_cache() -> None:
     source_hash.cache_clear()
 
 
@@ -19,33 +19,103 @@ def write_package(folder: Path, line: str) -> None:
     (folder / "some_solvers" / "inner" / "two.py").write_text("two = 2\n")
 
 
-def hash_from(monkeypatch: pytest.MonkeyPatch, *folders: Path) -> str:
+def write_single_module(folder: Path) -> None:
+    """Write a solver module that imports a module and a package beside it; importing the package fails."""
+    (folder / "onefile.py").write_text("import onehelper\nfrom onepackage.deep import value\nimport numpy, json\n")
+    (folder / "onehelper.py").write_text("import onedeep\n")
+    (folder / "onedeep.py").write_text("deep = 1\n")
+    (folder / "oneother.py").write_text("never imported\n")
+    (folder / "onepackage").mkdir()
+    (folder / "onepackage" / "__init__.py").write_text("raise RuntimeError\n")
+    (folder / "onepackage" / "deep.py").write_text("value = 1\n")
+
+
+def record(folder: Path, *files: str) -> None:
+    """Write the metadata of an installed distribution that records files."""
+    metadata = folder / "onefile-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: onefile\nVersion: 1.0\n")
+    (metadata / "top_level.txt").write_text("onefile\n")
+    (metadata / "RECORD").write_text("".join(f"{file},,\n" for file in files))
+
+
+def hash_from(monkeypatch: pytest.MonkeyPatch, *folders: Path, module: str = "some_solvers.one") -> str:
     source_hash.cache_clear()
     monkeypatch.setattr(sys, "path", [*map(str, folders), *sys.path])
-    return source_hash("some_solvers.one")
+    return source_hash(module)
 
 
-def test_a_folder_that_is_on_the_path_twice_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A package without __init__.py has a portion for every entry of the path that holds it."""
+def test_folder_that_is_on_the_path_twice_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use a package without __init__.py, which has a portion for every entry of the path that holds it."""
     write_package(tmp_path, "one = 1\n")
     once = hash_from(monkeypatch, tmp_path)
     assert once != "unknown"
     assert hash_from(monkeypatch, tmp_path, tmp_path, tmp_path / "some_solvers" / "..") == once
 
 
-def test_every_file_of_the_package_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_source_file_of_the_package_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     write_package(first, "one = 1\n")
     write_package(second, "one = 1.0\n")
     before = hash_from(monkeypatch, first)
     assert hash_from(monkeypatch, second) != before
     (first / "some_solvers" / "inner" / "two.py").write_text("two = 3\n")
-    assert hash_from(monkeypatch, first) != before
+    changed = hash_from(monkeypatch, first)
+    assert changed != before
+    (first / "some_solvers" / "inner" / "fast.cpython-311-x86_64-linux-gnu.so").write_bytes(b"library")
+    assert hash_from(monkeypatch, first) != changed
 
 
-def test_what_is_compiled_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_caches_and_data_in_the_package_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_package(tmp_path, "one = 1\n")
     before = hash_from(monkeypatch, tmp_path)
     (tmp_path / "some_solvers" / "__pycache__").mkdir()
-    (tmp_path / "some_solvers" / "__pycache__" / "one.pyc").write_bytes(b"compiled")
+    for name in ("__pycache__/one.pyc", "__pycache__/one.py", "cache.npz", "log.txt", "license"):
+        (tmp_path / "some_solvers" / name).write_bytes(b"written during a run")
     assert hash_from(monkeypatch, tmp_path) == before
+
+
+def test_imported_modules_beside_a_single_module_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_single_module(tmp_path)
+    hashes = [hash_from(monkeypatch, tmp_path, module="onefile")]
+    for name in ("onefile.py", "onehelper.py", "onedeep.py", "onepackage/deep.py", "onepackage/__init__.py"):
+        with (tmp_path / name).open("a") as file:
+            file.write("changed = True\n")
+        hashes.append(hash_from(monkeypatch, tmp_path, module="onefile"))
+    assert len(set(hashes)) == len(hashes)
+    (tmp_path / "oneother.py").write_text("changed = True\n")
+    assert hash_from(monkeypatch, tmp_path, module="onefile") == hashes[-1]
+
+
+@pytest.mark.parametrize("edited, counts", [("onehelper.py", True), ("oneother.py", True), ("onedeep.py", False)])
+def test_recorded_files_of_a_distribution_count(
+    edited: str, counts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_single_module(tmp_path)
+    record(tmp_path, "onefile.py", "onehelper.py", "oneother.py", "gone.py", "onefile-1.0.dist-info/RECORD")
+    before = hash_from(monkeypatch, tmp_path, module="onefile")
+    (tmp_path / edited).write_text("changed = True\n")
+    assert (hash_from(monkeypatch, tmp_path, module="onefile") != before) == counts
+
+
+def test_editable_install_counts_the_files_of_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use a distribution that records nothing but the file that leads to the checkout."""
+    checkout, site = tmp_path / "checkout", tmp_path / "site"
+    checkout.mkdir()
+    site.mkdir()
+    write_single_module(checkout)
+    record(site, "__editable__.onefile-1.0.pth")
+    before = hash_from(monkeypatch, site, checkout, module="onefile")
+    (checkout / "onehelper.py").write_text("changed = True\n")
+    assert hash_from(monkeypatch, site, checkout, module="onefile") != before
+
+
+def test_modules_of_other_distributions_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use a module without a distribution in a folder where another distribution is installed."""
+    (tmp_path / "lone.py").write_text("import onefile\n")
+    write_single_module(tmp_path)
+    record(tmp_path, "onefile.py")
+    before = hash_from(monkeypatch, tmp_path, module="lone")
+    assert before != "unknown"
+    (tmp_path / "onefile.py").write_text("changed = True\n")
+    assert hash_from(monkeypatch, tmp_path, module="lone") == before

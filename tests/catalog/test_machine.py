@@ -17,37 +17,37 @@ from qcqpbench.catalog.machine import machine
 ROOT = Path(__file__).parents[2]
 
 
-def test_facts_that_can_be_had_otherwise() -> None:
-    found = machine()
-    assert found.python == platform.python_version()
-    assert found.qcqpbench == qcqpbench.__version__
-    assert found.packages["numpy"] == np.__version__
-    assert found.cpu and found.system and found.kernel in " ".join(os.uname())
-    assert found.usable_cores == len(os.sched_getaffinity(0))
-    assert found.logical_cores and found.physical_cores
-    assert found.usable_cores <= found.logical_cores
-    assert found.physical_cores <= found.logical_cores
+def test_facts_agree_with_other_sources() -> None:
+    facts = machine()
+    assert facts.python == platform.python_version()
+    assert facts.qcqpbench == qcqpbench.__version__
+    assert facts.packages["numpy"] == np.__version__
+    assert facts.cpu and facts.system and facts.kernel in " ".join(os.uname())
+    assert facts.usable_cores == len(os.sched_getaffinity(0))
+    assert facts.logical_cores and facts.physical_cores
+    assert facts.usable_cores <= facts.logical_cores
+    assert facts.physical_cores <= facts.logical_cores
     total = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemTotal"))
-    assert found.memory_bytes == int(total.split()[1]) * 1024
-    assert found.blas and found.blas_version
+    assert facts.memory_bytes == int(total.split()[1]) * 1024
+    assert facts.blas and facts.blas_version
 
 
-def test_nobody_is_named() -> None:
+def test_facts_name_no_person_and_no_host() -> None:
     text = json.dumps(asdict(machine()))
     names = {socket.gethostname(), os.environ.get("USER", ""), str(Path.home()), str(ROOT)} - {"", "localhost", "root"}
-    # A host may be called "x86" or "main".
+    # A host may have a name such as "x86" or "main".
     assert not [name for name in names if len(name) > 4 and name in text]
 
 
-def test_threads_are_those_of_the_environment() -> None:
+def test_threads_follow_the_environment() -> None:
     code = "from qcqpbench.catalog.machine import machine; m = machine(); print(m.blas_threads, m.thread_variables)"
-    # As many as there are at the most: OpenBLAS uses no more than the cores.
+    # One thread, because OpenBLAS uses no more threads than cores.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_PROC_BIND": "true", "OMP_SECRET": "x"}
     environment = {
         name: value for name, value in environment.items() if name not in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
     }
-    said = subprocess.check_output([sys.executable, "-c", code], env=environment, cwd=ROOT, text=True)
-    assert said in (
+    output = subprocess.check_output([sys.executable, "-c", code], env=environment, cwd=ROOT, text=True)
+    assert output in (
         "1 {'OMP_PROC_BIND': 'true', 'OPENBLAS_NUM_THREADS': '1'}\n",
         "None {'OMP_PROC_BIND': 'true', 'OPENBLAS_NUM_THREADS': '1'}\n",
     )
@@ -59,7 +59,7 @@ def git(folder: Path, *words: str) -> str:
     return subprocess.check_output(["git", *words], cwd=folder, env=environment, text=True).strip()
 
 
-def test_the_commit_is_the_checkouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_is_that_of_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     try:
         git(tmp_path, "init", "-q")
     except FileNotFoundError:
@@ -68,7 +68,7 @@ def test_the_commit_is_the_checkouts(tmp_path: Path, monkeypatch: pytest.MonkeyP
     folder.mkdir()
     (folder / "__init__.py").write_text("")
     git(tmp_path, "commit", "-qm", "first", "--allow-empty")
-    # Inside a checkout, but no part of it, as in an environment that stands in somebody's project.
+    # Inside a checkout, but not part of it, as a virtual environment in another project.
     assert module._commit(folder) == (None, None)
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "-qm", "second")
@@ -85,20 +85,20 @@ def test_the_commit_is_the_checkouts(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert module._commit(folder) == (None, None)
 
 
-def test_a_machine_that_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_facts_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_text", lambda path: "")
     monkeypatch.delattr(os, "sched_getaffinity")
-    found = machine()
-    assert found.cpu
-    assert {found.physical_cores, found.usable_cores, found.governor, found.blas_threads} == {None}
+    facts = machine()
+    assert facts.cpu
+    assert {facts.physical_cores, facts.usable_cores, facts.governor, facts.blas_threads} == {None}
 
 
-def test_cores_are_counted_once_per_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two sockets of two cores of two threads."""
+def test_physical_cores_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use two sockets of two cores of two threads."""
     blocks = [
         f"processor\t: {k}\nmodel name\t: A  CPU @ 3 GHz\nphysical id\t: {k // 2 % 2}\ncore id\t\t: {k % 2}\n"
         for k in range(8)
     ]
     monkeypatch.setattr(module, "_text", lambda path: "\n".join(blocks) if path == "/proc/cpuinfo" else "")
-    found = machine()
-    assert (found.cpu, found.physical_cores) == ("A  CPU @ 3 GHz", 4)
+    facts = machine()
+    assert (facts.cpu, facts.physical_cores) == ("A  CPU @ 3 GHz", 4)

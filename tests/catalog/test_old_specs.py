@@ -1,9 +1,9 @@
-"""Figures made of rows that other versions wrote."""
+"""Check figures made of rows that other versions wrote."""
 
 from dataclasses import replace
 from pathlib import Path
 
-from qcqpbench.analysis.figures.base import count_replaced, entry, grid, measured, mixed_versions, series
+from qcqpbench.analysis.figures.base import count_replaced, entry, grid, measured, mixed_versions, series_name
 from qcqpbench.results.store import Store
 from qcqpbench.run.attempt import solve
 from qcqpbench.run.job import Outcome, load_problem
@@ -11,7 +11,7 @@ from qcqpbench.run.suite import Settings, Suite
 
 
 def test_rows_without_a_parameter_that_was_added_later_still_count(tmp_path: Path) -> None:
-    """As they were before `ensemble` and `improve` were parameters; specs that nobody knows stay as they are."""
+    """Use specs from before `ensemble` and `improve` were parameters; unknown specs stay as they are."""
     problems = grid("covariance_perceptron", m=4, load=1.0)
     suite = Suite("", "", tuple(problems), (entry("gip[starts=8]", Settings()), entry("qcqp", Settings())))
     assert "ensemble=paper" in problems[0]
@@ -28,7 +28,7 @@ def test_rows_without_a_parameter_that_was_added_later_still_count(tmp_path: Pat
         store.add(Outcome(strange, attempt, begun=0.0))
         rows = measured(store, suite)
         assert {row["problem"] for row in rows} == set(problems)
-        assert {row["series"] for row in rows} == {series(each.solver.spec) for each in suite.entries}
+        assert {row["series"] for row in rows} == {series_name(entry.solver.spec) for entry in suite.entries}
         assert count_replaced(store, suite) == 0 and mixed_versions(rows) == ""
         # The same run by another version replaces the row, and the figure says so.
         store.add(Outcome(replace(jobs[0], start=1), attempt, begun=9.0))
@@ -36,6 +36,6 @@ def test_rows_without_a_parameter_that_was_added_later_still_count(tmp_path: Pat
         rows = measured(store, suite)
         assert len(rows) == len(jobs) + 1 and count_replaced(store, suite) == 1
         store.add(Outcome(replace(jobs[0], start=2, version="other"), attempt, begun=9.0))
-        found = mixed_versions(measured(store, suite))
+        sentence = mixed_versions(measured(store, suite))
     versions = "; ".join(sorted([jobs[0].version, "other"]))
-    assert found == f"Runs of several versions, the newest of each run: gip ({versions})."
+    assert sentence == f"Runs of several versions, the newest of each run: gip ({versions})."

@@ -19,8 +19,8 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([SCRIPT, *arguments], capture_output=True, text=True, check=False, timeout=60)
 
 
-def test_every_command_has_its_module(capsys: pytest.CaptureFixture[str]) -> None:
-    """Only the module of the command that is given is imported, by a table; the help of all commands needs none."""
+def test_command_table_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """Check the table by which only the module of the requested command is imported."""
     with pytest.raises(SystemExit):
         main(["--help"])
     text = capsys.readouterr().out
@@ -39,7 +39,7 @@ def test_list_names_families_and_parameters(capsys: pytest.CaptureFixture[str]) 
         assert word in text
 
 
-def test_list_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "problems", "--json"]) == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     assert list(rows) == list(families())
@@ -54,7 +54,7 @@ def theory_rows(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dic
     return rows
 
 
-def test_theory_of_loads(capsys: pytest.CaptureFixture[str]) -> None:
+def test_theory_for_loads(capsys: pytest.CaptureFixture[str]) -> None:
     rows = theory_rows(capsys, "--load", "0.5", "1", "4", "--m", "50")
     assert [row["p"] for row in rows] == [50, 100, 400]
     np.testing.assert_allclose([row["kappa_bar_theory"] for row in rows], [1.7355777028, 1.0343140614, 0], atol=1e-9)
@@ -63,7 +63,7 @@ def test_theory_of_loads(capsys: pytest.CaptureFixture[str]) -> None:
     np.testing.assert_allclose([row["information_per_synapse"] for row in rows], [bits / 2, bits, 4 * bits])
 
 
-def test_theory_of_patterns_and_margins(capsys: pytest.CaptureFixture[str]) -> None:
+def test_theory_for_pattern_counts_and_margins(capsys: pytest.CaptureFixture[str]) -> None:
     (row,) = theory_rows(capsys, "--p", "200")
     assert [row["load"], row["kappa_bar_theory"]] == pytest.approx([1, 1.0343140614])
     (row,) = theory_rows(capsys, "--kappa-bar", "0", "--n", "5", "--m", "30")
@@ -72,12 +72,12 @@ def test_theory_of_patterns_and_margins(capsys: pytest.CaptureFixture[str]) -> N
     assert row["information"] == pytest.approx(theory.covariance_information(-1.5, 100, 2, 0.2))
 
 
-def test_theory_of_the_classical_perceptron(capsys: pytest.CaptureFixture[str]) -> None:
+def test_theory_for_the_classical_perceptron(capsys: pytest.CaptureFixture[str]) -> None:
     (row,) = theory_rows(capsys, "--classical", "--kappa-bar", "0", "--n", "1", "--m", "30")
     assert [row["p"], row["load"], row["information"]] == pytest.approx([60, 2, 60 * 31])
 
 
-def test_theory_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+def test_theory_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["theory"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2 + 10
@@ -85,7 +85,7 @@ def test_theory_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[5].split()[:3] == ["1", "200", "1.03431"]
 
 
-def test_convert_a_spec(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_convert_writes_the_problem_of_a_spec(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "a.npz"
     assert main(["convert", SMALL, str(path)]) == 0
     task = read(path)
@@ -98,7 +98,7 @@ def test_convert_a_spec(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.parametrize("name", ["min_norm", "epigraph"])
-def test_convert_a_file_by_a_formulation(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+def test_convert_writes_a_file_in_a_formulation(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     task = problem(SMALL)
     assert isinstance(task, MaxMargin)
     source, target = tmp_path / "a.npz", tmp_path / "b.npz"
@@ -110,7 +110,7 @@ def test_convert_a_file_by_a_formulation(tmp_path: Path, capsys: pytest.CaptureF
     assert f"QCQP[variables={encoded.n_variables},constraints={encoded.n_constraints}," in capsys.readouterr().out
 
 
-def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_and_help_exit_with_0(capsys: pytest.CaptureFixture[str]) -> None:
     for word in ("--version", "--help"):
         with pytest.raises(SystemExit) as caught:
             main([word])
@@ -123,34 +123,46 @@ BAD = [
     ("invalid choice: 'dance'", ["dance"]),
     ("invalid choice: 'things'", ["list", "things"]),
     ("unrecognized arguments: --xyz", ["list", "problems", "--xyz"]),
-    ("m=1 is not allowed", ["convert", "covariance_perceptron[m=1]", "OUT"]),
-    ("p=0 is not allowed", ["convert", "covariance_perceptron[p=0]", "OUT"]),
-    ("load=-1.0 is not allowed", ["convert", "covariance_perceptron[load=-1]", "OUT"]),
-    ("f=1.5 is not allowed", ["convert", "covariance_perceptron[f=1.5]", "OUT"]),
-    ("give load or p, not both", ["convert", "covariance_perceptron[load=1,p=3]", "OUT"]),
+    ("m must be at least 2 for covariances, got 1", ["convert", "covariance_perceptron[m=1]", "OUT"]),
+    ("p must be at least 1, got 0", ["convert", "covariance_perceptron[p=0]", "OUT"]),
+    (
+        "load must be a positive number of patterns per synapse, got -1.0",
+        ["convert", "covariance_perceptron[load=-1]", "OUT"],
+    ),
+    ("f must be more than 0 and at most 1, got 1.5", ["convert", "covariance_perceptron[f=1.5]", "OUT"]),
+    ("load or p must be given, got both", ["convert", "covariance_perceptron[load=1,p=3]", "OUT"]),
     ("unknown parameter of covariance_perceptron 'patterns'", ["convert", "covariance_perceptron[patterns=3]", "OUT"]),
-    ("m=many is not allowed; right is: whole number", ["convert", "parity[m=many]", "OUT"]),
+    ("m must be a whole number, got many", ["convert", "parity[m=many]", "OUT"]),
     ("did you mean 'covariance_perceptron'?", ["convert", "covariance_perceptrn", "OUT"]),
-    ("GB, more than there is; make m, n or p smaller", ["convert", "covariance_perceptron[m=10000000]", "OUT"]),
-    ("more than there is", ["convert", "parity[m=10000000,p=10000000000000]", "OUT"]),
-    ("more than there is", ["convert", "classical_perceptron[m=1000000000000]", "OUT"]),
-    ("cannot read the spec 'covariance_perceptron[m=3'", ["convert", "covariance_perceptron[m=3", "OUT"]),
+    (
+        "the patterns must fit into memory, got 1.6e+13 GB: make m, n or p smaller",
+        ["convert", "covariance_perceptron[m=10000000]", "OUT"],
+    ),
+    ("must fit into memory", ["convert", "parity[m=10000000,p=10000000000000]", "OUT"]),
+    ("must fit into memory", ["convert", "classical_perceptron[m=1000000000000]", "OUT"]),
+    (
+        "a spec must look like name[parameter=value,…], got 'covariance_perceptron[m=3'",
+        ["convert", "covariance_perceptron[m=3", "OUT"],
+    ),
     ("missing.npz: no such file", ["convert", "missing.npz", "OUT"]),
     ("cannot be written: No such file or directory", ["convert", SMALL, "none/a.npz"]),
     ("cannot be written: Not a directory", ["convert", SMALL, "file/a.npz"]),
     ("cannot be written: Is a directory", ["convert", SMALL, "folder.npz"]),
     ("unknown file format '.txt'; allowed: .npz", ["convert", SMALL, "a.txt"]),
     ("invalid choice: 'dual'", ["convert", SMALL, "OUT", "--formulation", "dual"]),
-    ("is a QCQP already", ["convert", "classical_perceptron[m=3]", "OUT", "--formulation", "epigraph"]),
+    (
+        "--formulation needs a max-margin task, got the QCQP classical_perceptron[m=3]",
+        ["convert", "classical_perceptron[m=3]", "OUT", "--formulation", "epigraph"],
+    ),
     ("file.npz: is damaged or not a qcqpbench problem", ["convert", "file.npz", "OUT"]),
-    ("right is: paper|psd|gaussian", ["convert", 'covariance_perceptron[ensemble="a\nb"]', "OUT"]),
-    ("m=0 is not allowed", ["theory", "--m", "0"]),
-    ("n=1 is not allowed", ["theory", "--n", "1"]),
-    ("right is p > 0", ["theory", "--p", "0"]),
+    ("ensemble must be paper|psd|gaussian, got a b", ["convert", 'covariance_perceptron[ensemble="a\nb"]', "OUT"]),
+    ("m must be at least 1, got 0", ["theory", "--m", "0"]),
+    ("n must be at least 2 for covariances, got 1", ["theory", "--n", "1"]),
+    ("p must be positive and finite, got [0.]", ["theory", "--p", "0"]),
     ("load", ["theory", "--load", "-1"]),
-    ("--load inf is not allowed", ["theory", "--load", "inf"]),
-    ("0 <= f <= 1", ["theory", "--f", "2"]),
-    ("not a number", ["theory", "--kappa-bar", "nan"]),
+    ("--load must be a positive number, got inf", ["theory", "--load", "inf"]),
+    ("f must be from 0 to 1, got 2.0", ["theory", "--f", "2"]),
+    ("kappa_bar must be a number, got NaN", ["theory", "--kappa-bar", "nan"]),
     ("not allowed with argument", ["theory", "--load", "1", "--p", "3"]),
     ("invalid int value: '1.5'", ["theory", "--m", "1.5"]),
 ]
@@ -175,11 +187,11 @@ def test_wrong_usage_is_one_line(
     assert err.endswith("\n")
     assert err.count("\n") == 1
     assert message in err
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "file.npz", "folder.npz"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "file.npz", "folder.npz"]
 
 
 def test_debug_shows_the_traceback() -> None:
-    with pytest.raises(QcqpbenchError, match="m=1 is not allowed"):
+    with pytest.raises(QcqpbenchError, match="m must be at least 2 for covariances, got 1"):
         main(["--debug", "convert", "covariance_perceptron[m=1]", "out.npz"])
 
 
@@ -198,14 +210,14 @@ def test_the_installed_command_fails_in_one_line(arguments: tuple[str, ...]) -> 
     assert done.stderr.count("\n") == 1
 
 
-def test_the_installed_command_works(tmp_path: Path) -> None:
+def test_the_installed_command_writes_a_problem(tmp_path: Path) -> None:
     done = run("convert", SMALL, str(tmp_path / "a.npz"))
     assert (done.returncode, done.stderr) == (0, "")
     assert read(tmp_path / "a.npz").id in done.stdout
 
 
-def test_a_reader_may_leave() -> None:
-    """As in `qcqpbench list problems | head -0`: neither an error nor a traceback."""
+def test_a_closed_pipe_is_no_error() -> None:
+    """Close the pipe as `qcqpbench list problems | head -0` does: neither an error nor a traceback."""
     with subprocess.Popen([SCRIPT, "list", "problems"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None

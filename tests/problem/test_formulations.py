@@ -23,15 +23,15 @@ both = pytest.mark.parametrize("name", ["min_norm", "epigraph"])
 def separable(
     make_task: MakeTask, p: int, m: int, n: int, seed: int = 0, zeros: float = 0.0
 ) -> tuple[MaxMargin, Array]:
-    """A task and a W of unit rows with positive margin: the labels are the signs W gives."""
+    """Return a task and a W of unit rows with positive margin, by taking as labels the signs that W gives."""
     task = make_task(p, m, n, seed, zeros)
     W = unit_rows(np.random.default_rng(seed).standard_normal((n, m)))
     task = MaxMargin(task.patterns, np.where(task.stabilities(W) * task.labels >= 0, 1, -1), task.scale)
     return task, W
 
 
-def slowly(task: MaxMargin, name: str) -> QCQP:
-    """The same problem, term by term from its definition."""
+def encode_term_by_term(task: MaxMargin, name: str) -> QCQP:
+    """Return the encoded task, term by term from the definition."""
     quadratic: list[tuple[int, int, int, float]] = []
     linear: list[tuple[int, int, float]] = []
     m, n = task.m, task.n
@@ -68,18 +68,22 @@ def slowly(task: MaxMargin, name: str) -> QCQP:
 @both
 @pytest.mark.parametrize(("p", "m", "n"), [(1, 2, 2), (5, 3, 2), (4, 3, 3), (3, 2, 4), (2, 2, 5)])
 @pytest.mark.parametrize("zeros", [0.0, 0.5, 0.9, 1.0])
-def test_encoded_at_once_or_term_by_term(make_task: MakeTask, name: str, p: int, m: int, n: int, zeros: float) -> None:
+def test_encoding_agrees_with_the_definition(
+    make_task: MakeTask, name: str, p: int, m: int, n: int, zeros: float
+) -> None:
     task = make_task(p, m, n, seed=p, zeros=zeros)
-    fast, slow = formulation(name).encode(task), slowly(task, name)
+    fast, slow = formulation(name).encode(task), encode_term_by_term(task, name)
     assert fast.id == slow.id
     np.testing.assert_array_equal(fast.products, slow.products)
 
 
 @both
-def test_encoded_in_several_chunks(make_task: MakeTask, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encoding_in_several_chunks_is_the_same(
+    make_task: MakeTask, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     task = make_task(7, 3, 3, zeros=0.4)
     monkeypatch.setattr(formulations, "_CHUNK_BYTES", 2 * 8 * 9)
-    assert formulation(name).encode(task).id == slowly(task, name).id
+    assert formulation(name).encode(task).id == encode_term_by_term(task, name).id
 
 
 @both
@@ -98,8 +102,8 @@ def test_constraints_are_the_stabilities_and_lengths(make_task: MakeTask, name: 
 
 
 @given(st.integers(0, 10**6), st.integers(2, 4), st.sampled_from([0.0, 0.6]))
-def test_a_feasible_point_decodes_to_its_margin(make_task: MakeTask, seed: int, n: int, zeros: float) -> None:
-    """A start is feasible in both, its objectives agree, and its W has the margin they state."""
+def test_feasible_point_decodes_to_its_margin(make_task: MakeTask, seed: int, n: int, zeros: float) -> None:
+    """Check that a start is feasible in both formulations, and that objective and decoded W have its margin."""
     task, W = separable(make_task, 4, 5, n, seed, zeros)
     margin = task.margin(W)
     if margin < 1e-6:
@@ -111,17 +115,17 @@ def test_a_feasible_point_decodes_to_its_margin(make_task: MakeTask, seed: int, 
     assert second.violation(y) < 1e-12
     assert 1 / first.objective(x) == pytest.approx(margin, rel=1e-12)
     assert second.objective(y) == pytest.approx(margin, abs=1e-12)
-    for each, point in ((min_norm, x), (epigraph, y)):
-        V = each.decode(task, point)
+    for encoder, point in ((min_norm, x), (epigraph, y)):
+        V = encoder.decode(task, point)
         np.testing.assert_allclose(np.linalg.norm(V, axis=1), 1, rtol=1e-15)
         assert task.margin(V) == pytest.approx(margin, abs=1e-12)
-    # A longer point is feasible too, and stands for the same W.
+    # A longer point is feasible too, and represents the same W.
     assert first.violation(2 * x) < 1e-11 / margin
     assert task.margin(min_norm.decode(task, 2 * x)) == pytest.approx(margin, abs=1e-12)
 
 
 @both
-def test_a_negative_margin_has_a_start_too(make_task: MakeTask, name: str) -> None:
+def test_start_with_negative_margin_is_encoded(make_task: MakeTask, name: str) -> None:
     task, W = separable(make_task, 4, 5, 3)
     task = replace(task, labels=-task.labels)
     x = formulation(name).encode_start(task, W)
@@ -131,8 +135,8 @@ def test_a_negative_margin_has_a_start_too(make_task: MakeTask, name: str) -> No
 
 @both
 @pytest.mark.parametrize("n", [2, 3])
-def test_derivatives_of_an_encoded_task(make_task: MakeTask, name: str, n: int) -> None:
-    """Gradients of the stabilities, which MaxMargin computes in its own way."""
+def test_derivatives_agree_with_those_of_the_task(make_task: MakeTask, name: str, n: int) -> None:
+    """Compare with the gradients of the stabilities that MaxMargin computes."""
     task = make_task(5, 4, n, zeros=0.3)
     encoded = formulation(name).encode(task)
     rng = np.random.default_rng(1)
@@ -145,18 +149,19 @@ def test_derivatives_of_an_encoded_task(make_task: MakeTask, name: str, n: int) 
     np.testing.assert_allclose(curvature @ W.ravel(), expected, rtol=1e-11, atol=1e-12)
 
 
-def test_what_is_known_is_encoded_too(make_task: MakeTask) -> None:
+def test_metadata_is_encoded(make_task: MakeTask) -> None:
     task, W = separable(make_task, 4, 5, 2)
-    known = Metadata("spec", 3, W, BestKnown(0.25, "me"), (Bound(0.5, "shor"),), {"fact": 1.0})
-    task = replace(task, metadata=known)
+    metadata = Metadata("spec", 3, W, BestKnown(0.25, "me"), (Bound(0.5, "shor"),), {"fact": 1.0})
+    task = replace(task, metadata=metadata)
     first, second = (formulation(name).encode(task).metadata for name in ("min_norm", "epigraph"))
     assert (first.best_known, first.bounds) == (BestKnown(4.0, "me"), (Bound(2.0, "shor"),))
-    assert (second.best_known, second.bounds) == (known.best_known, known.bounds)
+    assert (second.best_known, second.bounds) == (metadata.best_known, metadata.bounds)
     assert first.notes == {"fact": 1.0, "formulation": "min_norm", "task_id": task.id}
-    for each, found in (("min_norm", first), ("epigraph", second)):
-        assert (found.spec, found.seed) == ("spec", 3)
-        assert found.reference is not None
-        assert task.margin(formulation(each).decode(task, found.reference)) == pytest.approx(task.margin(W), abs=1e-12)
+    for name, encoded in (("min_norm", first), ("epigraph", second)):
+        assert (encoded.spec, encoded.seed) == ("spec", 3)
+        assert encoded.reference is not None
+        decoded = formulation(name).decode(task, encoded.reference)
+        assert task.margin(decoded) == pytest.approx(task.margin(W), abs=1e-12)
 
 
 @both
@@ -178,20 +183,20 @@ def test_encoding_takes_little_memory(name: str, ensemble: str) -> None:
 
 
 @both
-def test_wrong_points(make_task: MakeTask, name: str) -> None:
-    task, each = make_task(2, 3, 2), formulation(name)
+def test_wrong_points_are_refused(make_task: MakeTask, name: str) -> None:
+    task, encoder = make_task(2, 3, 2), formulation(name)
     for x in (np.ones(5), np.ones((2, 6)), 1.0):
-        with pytest.raises(QcqpbenchError, match="needs at least 6 numbers"):
-            each.decode(task, x)
+        with pytest.raises(QcqpbenchError, match="x must be a vector of at least 6 numbers"):
+            encoder.decode(task, x)
     for x in (np.zeros(7), np.full(7, np.nan)):
-        with pytest.raises(QcqpbenchError, match="no direction"):
-            each.decode(task, x)
+        with pytest.raises(QcqpbenchError, match="must be finite and not zero"):
+            encoder.decode(task, x)
     for W in (np.ones((3, 3)), np.ones((2, 2)), np.ones((4, 2, 3))):
-        with pytest.raises(QcqpbenchError, match=r"W has shape .*, needed: \(2, 3\)"):
-            each.encode_start(task, W)
+        with pytest.raises(QcqpbenchError, match=r"W must have shape \(2, 3\), got"):
+            encoder.encode_start(task, W)
 
 
-def test_an_unknown_formulation() -> None:
+def test_unknown_formulation_is_refused() -> None:
     assert list(FORMULATIONS) == ["min_norm", "epigraph"]
     with pytest.raises(QcqpbenchError, match=r"'min-norm'; did you mean 'min_norm'\? allowed: epigraph, min_norm"):
         formulation("min-norm")

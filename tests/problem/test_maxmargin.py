@@ -27,7 +27,7 @@ def weights(task: MaxMargin, seed: int = 0, *batch: int) -> Array:
 
 
 def stability(task: MaxMargin, W: Array, r: int, column: int) -> float:
-    """ζ^r_ij Σ_kl W_ik P^r_kl W_jl, one product at a time."""
+    """Return ζ^r_ij Σ_kl W_ik P^r_kl W_jl, summed one product at a time."""
     i, j = list(combinations(range(task.n), 2))[column]
     terms = (W[i, k] * task.patterns[r, k, l] * W[j, l] for k in range(task.m) for l in range(task.m))  # noqa: E741
     return float(task.labels[r, column] * sum(terms))
@@ -43,7 +43,7 @@ def differences(function: Callable[[Array], float], W: Array, h: float) -> Array
 
 
 @pytest.mark.parametrize("n", [2, 3, 4])
-def test_quantities_against_loops(make_task: MakeTask, n: int) -> None:
+def test_quantities_agree_with_loops(make_task: MakeTask, n: int) -> None:
     task = make_task(p=5, m=4, n=n)
     W = weights(task)
     N = n * (n - 1) // 2
@@ -64,7 +64,7 @@ def test_quantities_against_loops(make_task: MakeTask, n: int) -> None:
 
 
 @pytest.mark.parametrize("n", [2, 3, 4])
-def test_a_batch_is_its_candidates(make_task: MakeTask, n: int) -> None:
+def test_batch_gives_the_results_of_its_members(make_task: MakeTask, n: int) -> None:
     task = make_task(p=6, m=5, n=n)
     batch = weights(task, 0, 3)
     methods: list[Callable[[Array], Any]] = [
@@ -84,7 +84,7 @@ def test_a_batch_is_its_candidates(make_task: MakeTask, n: int) -> None:
 
 @pytest.mark.parametrize("n", [2, 3, 4])
 @pytest.mark.parametrize("eta", [0.1, 4.0])
-def test_soft_margin_gradient_against_differences(make_task: MakeTask, n: int, eta: float) -> None:
+def test_soft_margin_gradient_agrees_with_differences(make_task: MakeTask, n: int, eta: float) -> None:
     task = make_task(p=5, m=4, n=n)
     W = weights(task) / 2
     value, gradient = task.soft_margin_gradient(W, eta)
@@ -94,7 +94,7 @@ def test_soft_margin_gradient_against_differences(make_task: MakeTask, n: int, e
 
 
 @pytest.mark.parametrize("n", [2, 3, 4])
-def test_stability_gradient_against_differences(make_task: MakeTask, n: int) -> None:
+def test_stability_gradient_agrees_with_differences(make_task: MakeTask, n: int) -> None:
     task = make_task(p=5, m=4, n=n)
     W = weights(task)
     multipliers = np.random.default_rng(1).standard_normal(task.labels.shape)
@@ -102,7 +102,7 @@ def test_stability_gradient_against_differences(make_task: MakeTask, n: int) -> 
     np.testing.assert_allclose(task.stability_gradient(W, multipliers), expected, rtol=1e-11, atol=1e-12)
 
 
-def test_mixture_against_a_loop(make_task: MakeTask) -> None:
+def test_mixture_agrees_with_a_loop(make_task: MakeTask) -> None:
     task = make_task(p=5, m=3, n=3)
     multipliers = np.random.default_rng(1).standard_normal(task.labels.shape)
     for column in range(3):
@@ -111,14 +111,14 @@ def test_mixture_against_a_loop(make_task: MakeTask) -> None:
 
 
 @given(seeds, outputs, st.floats(1e-3, 1e3))
-def test_margin_scales_as_the_square(make_task: MakeTask, seed: int, n: int, a: float) -> None:
+def test_margin_scales_with_the_square_of_the_weights(make_task: MakeTask, seed: int, n: int, a: float) -> None:
     task = make_task(p=4, m=3, n=n, seed=seed)
     W = weights(task, seed)
     assert task.margin(a * W) == pytest.approx(a**2 * task.margin(W), rel=1e-11)
 
 
 @given(seeds, outputs)
-def test_sign_symmetry(make_task: MakeTask, seed: int, n: int) -> None:
+def test_margin_is_the_same_for_opposite_weights(make_task: MakeTask, seed: int, n: int) -> None:
     task = make_task(p=4, m=3, n=n, seed=seed)
     W = weights(task, seed)
     assert task.margin(-W) == task.margin(W)
@@ -128,7 +128,7 @@ def test_sign_symmetry(make_task: MakeTask, seed: int, n: int) -> None:
 
 @given(seeds, outputs, st.randoms(use_true_random=False))
 def test_rows_may_be_permuted_with_their_labels(make_task: MakeTask, seed: int, n: int, chance: Any) -> None:
-    """Symmetric patterns: output order[i] takes the place i, and each pair's label goes with it."""
+    """Use symmetric patterns; output order[i] takes the place i, and the label of each pair moves with it."""
     some = make_task(p=4, m=3, n=n, seed=seed)
     order = chance.choice(list(permutations(range(n))))
     symmetric = some.patterns + np.swapaxes(some.patterns, 1, 2)
@@ -140,7 +140,7 @@ def test_rows_may_be_permuted_with_their_labels(make_task: MakeTask, seed: int, 
 
 
 @given(seeds, outputs, st.data())
-def test_a_row_may_be_flipped_with_its_labels(make_task: MakeTask, seed: int, n: int, data: st.DataObject) -> None:
+def test_row_may_be_flipped_with_its_labels(make_task: MakeTask, seed: int, n: int, data: st.DataObject) -> None:
     task = make_task(p=4, m=3, n=n, seed=seed)
     row = data.draw(st.integers(0, n - 1))
     flip = [-1 if row in pair else 1 for pair in combinations(range(n), 2)]
@@ -171,8 +171,8 @@ def test_soft_margin_does_not_overflow(make_task: MakeTask, size: float) -> None
 
 
 @given(seeds)
-def test_no_margin_exceeds_the_dual_bound(make_task: MakeTask, seed: int) -> None:
-    """κ(W) ≤ σ_max(Σ_r λ_r ζ^r P^r) for unit rows and any λ of the simplex; one pattern reaches it."""
+def test_margins_do_not_exceed_the_dual_bound(make_task: MakeTask, seed: int) -> None:
+    """Check κ(W) ≤ σ_max(Σ_r λ_r ζ^r P^r) for unit rows and λ in the simplex, with equality for one pattern."""
     task = make_task(p=4, m=3, n=2, seed=seed)
     simplex = np.random.default_rng(seed).dirichlet(np.ones(4))[:, None]
     bound = np.linalg.norm(task.mixture(simplex)[0], 2)
@@ -182,7 +182,7 @@ def test_no_margin_exceeds_the_dual_bound(make_task: MakeTask, seed: int) -> Non
     assert single.margin([left[:, 0], -right[0]]) == pytest.approx(values[0], rel=1e-12)
 
 
-def test_smallest_eigenvalue_is_of_all_patterns(make_task: MakeTask) -> None:
+def test_smallest_eigenvalue_is_the_least_of_all_patterns(make_task: MakeTask) -> None:
     for seed in range(5):
         task = make_task(p=40, m=6, n=2, seed=seed)
         expected = min(np.linalg.eigvalsh((P + P.T) / 2)[0] for P in task.patterns)
@@ -190,19 +190,19 @@ def test_smallest_eigenvalue_is_of_all_patterns(make_task: MakeTask) -> None:
     assert task_of([np.diag([3.0, 2.0]), np.diag([5.0, 4.0])], [[1], [1]]).smallest_eigenvalue == pytest.approx(2.0)
 
 
-def test_id_is_of_the_content() -> None:
+def test_id_depends_on_the_content_alone() -> None:
     P, labels = np.arange(18.0).reshape(2, 3, 3), [[1], [-1]]
     task = task_of(P, labels)
     same = [task_of(P.tolist(), np.array(labels, dtype=float)), task_of(np.asfortranarray(P), labels, scale=1)]
-    assert {each.id for each in same} == {task.id}
+    assert {copy.id for copy in same} == {task.id}
     other = P.copy()
     other[1, 2, 0] += 1e-9
     others = [task_of(other, labels), task_of(P, [[1], [1]]), task_of(P, labels, scale=2.0)]
     others.append(task_of(np.swapaxes(P, 1, 2), labels))
-    assert len({task.id, *(each.id for each in others)}) == 5
+    assert len({task.id, *(task.id for task in others)}) == 5
 
 
-def test_nothing_can_be_changed() -> None:
+def test_task_cannot_be_changed() -> None:
     P, labels = np.ones((2, 3, 3)), np.ones((2, 1), dtype=np.int8)
     task = task_of(P, labels)
     P[:], labels[:] = 2, -1
@@ -222,52 +222,52 @@ P2, L2 = np.ones((2, 3, 3)), np.ones((2, 1))
 @pytest.mark.parametrize(
     ("patterns", "labels", "scale", "message"),
     [
-        (np.where(np.arange(3) == 1, np.nan, P2), L2, 1, "patterns hold a value that is not finite"),
-        (np.where(np.arange(3) == 1, np.inf, P2), L2, 1, "patterns hold a value that is not finite"),
-        (np.array([P2[0] * np.inf, -P2[0] * np.inf]), L2, 1, "patterns hold a value that is not finite"),
-        (P2[0], L2, 1, r"patterns have shape \(3, 3\)"),
-        (P2[:, :2], L2, 1, r"patterns have shape \(2, 2, 3\)"),
-        (P2[:0], L2[:0], 1, "there are no patterns"),
-        (P2[:, :1, :1], L2, 1, "m=1"),
-        ([[[1]], [[1, 2]]], L2, 1, "patterns cannot be read"),
-        (P2, L2[:1], 1, r"labels have shape \(1, 1\)"),
-        (P2, L2[:, 0], 1, r"labels have shape \(2,\)"),
-        (P2, np.ones((2, 2)), 1, "labels have 2 columns"),
-        (P2, np.ones((2, 0)), 1, "labels have 0 columns"),
+        (np.where(np.arange(3) == 1, np.nan, P2), L2, 1, "patterns must be finite"),
+        (np.where(np.arange(3) == 1, np.inf, P2), L2, 1, "patterns must be finite"),
+        (np.array([P2[0] * np.inf, -P2[0] * np.inf]), L2, 1, "patterns must be finite"),
+        (P2[0], L2, 1, r"patterns must have shape \(p, m, m\), got \(3, 3\)"),
+        (P2[:, :2], L2, 1, r"patterns must have shape \(p, m, m\), got \(2, 2, 3\)"),
+        (P2[:0], L2[:0], 1, "patterns must hold at least one pattern"),
+        (P2[:, :1, :1], L2, 1, "patterns must have at least 2 channels, got 1"),
+        ([[[1]], [[1, 2]]], L2, 1, "patterns must be an array of numbers"),
+        (P2, L2[:1], 1, r"labels must have shape \(2, n\(n-1\)/2\), got \(1, 1\)"),
+        (P2, L2[:, 0], 1, r"labels must have shape \(2, n\(n-1\)/2\), got \(2,\)"),
+        (P2, np.ones((2, 2)), 1, r"labels must have n\(n-1\)/2 columns, .* got 2"),
+        (P2, np.ones((2, 0)), 1, r"labels must have n\(n-1\)/2 columns, .* got 0"),
         (P2, 0 * L2, 1, r"labels must be \+1 or -1"),
         (P2, 257 * L2, 1, r"labels must be \+1 or -1"),
         (P2, np.nan * L2, 1, r"labels must be \+1 or -1"),
-        (P2, [["a"], ["b"]], 1, "labels cannot be read"),
+        (P2, [["a"], ["b"]], 1, "labels must be an array of numbers"),
         (P2, [[1], [1, 1]], 1, "labels"),
-        (P2, L2, 0, "scale=0"),
-        (P2, L2, np.nan, "scale=nan"),
-        (P2, L2, np.inf, "scale=inf"),
+        (P2, L2, 0, "scale must be positive, got 0"),
+        (P2, L2, np.nan, "scale must be positive, got nan"),
+        (P2, L2, np.inf, "scale must be positive, got inf"),
     ],
 )
-def test_wrong_tasks(patterns: Any, labels: Any, scale: Any, message: str) -> None:
+def test_wrong_tasks_are_refused(patterns: Any, labels: Any, scale: Any, message: str) -> None:
     with pytest.raises(QcqpbenchError, match=message):
         task_of(patterns, labels, scale)
 
 
-def test_large_numbers_are_finite() -> None:
+def test_patterns_whose_sum_overflows_are_accepted() -> None:
     assert task_of(np.full((2, 3, 3), 1e308), [[1], [1]]).p == 2
 
 
-def test_wrong_weights(make_task: MakeTask) -> None:
+def test_wrong_weights_are_refused(make_task: MakeTask) -> None:
     task = make_task(p=2, m=3, n=2)
     for W in (np.ones((3, 3)), np.ones((2, 4)), np.ones(6), np.ones((1, 1, 2, 3))):
         for method in (task.margin, task.covariances, task.overlaps):
-            with pytest.raises(QcqpbenchError, match=r"needed: \(2, 3\)"):
+            with pytest.raises(QcqpbenchError, match=r"W must have shape \(2, 3\)"):
                 method(W)
     for eta in (0.0, -1.0, np.nan):
-        with pytest.raises(QcqpbenchError, match="must be positive"):
+        with pytest.raises(QcqpbenchError, match="eta must be positive"):
             task.soft_margin(np.ones((2, 3)), eta)
     with pytest.raises(QcqpbenchError, match="weights"):
         task.mixture(np.ones((5, 1)))
 
 
 @pytest.mark.parametrize("size", [5e-324, 1e-300, 1.0, 1e308])
-def test_unit_rows(size: float) -> None:
+def test_unit_rows_have_unit_length_at_any_scale(size: float) -> None:
     W = unit_rows([[size, 0.0, -size], [0.0, size, 0.0]])
     half = np.sqrt(0.5)
     np.testing.assert_allclose(W, [[half, 0, -half], [0, 1, 0]], rtol=1e-15)
@@ -276,32 +276,32 @@ def test_unit_rows(size: float) -> None:
 
 
 @pytest.mark.parametrize("row", [[0.0, 0.0], [np.nan, 1.0], [np.inf, 1.0]])
-def test_a_row_without_direction(row: list[float]) -> None:
-    with pytest.raises(QcqpbenchError, match="no direction"):
+def test_row_without_direction_is_refused(row: list[float]) -> None:
+    with pytest.raises(QcqpbenchError, match="must be finite and not zero"):
         unit_rows([[1.0, 0.0], row])
 
 
 @pytest.mark.parametrize("n", [2, 3])
-def test_held_out_trials_are_judged_by_their_labels(make_task: MakeTask, n: int) -> None:
-    """A trial is right if no other of the labels that there are agrees as well with its outputs as its own."""
+def test_accuracy_counts_held_out_trials_assigned_to_their_class(make_task: MakeTask, n: int) -> None:
+    """Assign each trial to the labels that agree best with its outputs."""
     seen, unseen = make_task(p=9, m=4, n=n), make_task(p=40, m=4, n=n, seed=1)
     task = MaxMargin(seen.patterns, seen.labels, 0.5, held_out=unseen)
     W = weights(task)
-    there = {tuple(row) for row in [*seen.labels.tolist(), *unseen.labels.tolist()]}
-    right = 0
-    for P, own in zip(unseen.patterns, unseen.labels.tolist(), strict=True):
+    classes = {tuple(row) for row in [*seen.labels.tolist(), *unseen.labels.tolist()]}
+    correct = 0
+    for P, true_labels in zip(unseen.patterns, unseen.labels.tolist(), strict=True):
         Q = [W[i] @ P @ W[j] for i, j in combinations(range(n), 2)]
-        agreement = {labels: sum(a * b for a, b in zip(labels, Q, strict=True)) for labels in there}
-        right += max(agreement, key=lambda labels: agreement[labels]) == tuple(own)
-    assert task.test_accuracy(W) == right / 40
-    assert 0 < right < 40
+        agreement = {labels: sum(a * b for a, b in zip(labels, Q, strict=True)) for labels in classes}
+        correct += max(agreement, key=lambda labels: agreement[labels]) == tuple(true_labels)
+    assert task.test_accuracy(W) == correct / 40
+    assert 0 < correct < 40
     assert seen.test_accuracy(W) is None
     assert task.margin(W) == seen.margin(W)
     assert len({task.id, seen.id, MaxMargin(seen.patterns, seen.labels, 0.5, held_out=seen).id}) == 3
 
 
-def test_wrong_held_out_trials(make_task: MakeTask) -> None:
+def test_wrong_held_out_trials_are_refused(make_task: MakeTask) -> None:
     task = make_task(p=3, m=4, n=3)
     for other in (make_task(p=3, m=5, n=3), make_task(p=3, m=4, n=2)):
-        with pytest.raises(QcqpbenchError, match=r"inputs and pairs of outputs, needed: \(4, 3\)"):
+        with pytest.raises(QcqpbenchError, match=r"must have \(4, 3\) inputs and pairs of outputs"):
             MaxMargin(task.patterns, task.labels, held_out=other)

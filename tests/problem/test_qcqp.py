@@ -17,7 +17,7 @@ N, C = 5, 4
 
 
 def matrices(seed: int) -> tuple[Array, Array]:
-    """Q (1+C, N, N), not symmetric, and q (1+C, N), both with zeros; row 2 is linear, row 3 quadratic only."""
+    """Return Q (1+C, N, N), not symmetric, and q (1+C, N), both with zeros; row 2 is linear, row 3 only quadratic."""
     rng = np.random.default_rng(seed)
     Q = rng.standard_normal((1 + C, N, N)) * (rng.random((1 + C, N, N)) < 0.5)
     q = rng.standard_normal((1 + C, N)) * (rng.random((1 + C, N)) < 0.7)
@@ -33,7 +33,7 @@ def make(seed: int = 0, **rest: Any) -> QCQP:
 
 
 def evaluate(seed: int, x: Array) -> list[float]:
-    """f_0(x)..f_c(x) term by term."""
+    """Return f_0(x)..f_c(x), summed term by term."""
     Q, q = matrices(seed)
     return [
         sum(Q[r, i, j] * x[i] * x[j] for i, j in product(range(N), repeat=2)) + sum(q[r, i] * x[i] for i in range(N))
@@ -46,7 +46,7 @@ def points(count: int) -> Array:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_values_against_a_loop(seed: int) -> None:
+def test_values_agree_with_a_loop(seed: int) -> None:
     problem = make(seed)
     for x in points(3):
         expected = evaluate(seed, x)
@@ -54,7 +54,7 @@ def test_values_against_a_loop(seed: int) -> None:
         np.testing.assert_allclose(problem.values(x), expected[1:], rtol=1e-12, atol=1e-14)
 
 
-def test_a_batch_is_its_points() -> None:
+def test_batch_gives_the_values_of_its_points() -> None:
     problem, batch = make(), points(7)
     assert problem.objective(batch).shape == (7,)
     assert problem.values(batch).shape == (7, C)
@@ -63,8 +63,8 @@ def test_a_batch_is_its_points() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_first_derivatives_against_differences(seed: int) -> None:
-    """The functions are quadratic, so a central difference of any width is exact."""
+def test_first_derivatives_agree_with_differences(seed: int) -> None:
+    """Compare with central differences, which are exact for quadratic functions at any width."""
     problem = make(seed)
     steps = 0.5 * np.eye(N)
     for x in points(3):
@@ -76,7 +76,7 @@ def test_first_derivatives_against_differences(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("factor", [1.0, 0.0, -2.5])
-def test_hessian_against_differences(seed: int, factor: float) -> None:
+def test_hessian_agrees_with_differences(seed: int, factor: float) -> None:
     problem = make(seed)
     multipliers = np.random.default_rng(seed).standard_normal(C)
 
@@ -88,7 +88,7 @@ def test_hessian_against_differences(seed: int, factor: float) -> None:
     np.testing.assert_allclose(problem.hessian(multipliers, factor).toarray(), expected, rtol=1e-11, atol=1e-12)
 
 
-def test_structures_give_the_matrices() -> None:
+def test_structures_and_values_give_the_matrices() -> None:
     problem, x, multipliers = make(), points(1)[0], np.arange(1.0, 1 + C)
     rows, columns = problem.jacobian_structure
     dense = np.zeros((C, N))
@@ -109,15 +109,15 @@ def test_jacobian_keeps_entries_that_vanish_at_the_point() -> None:
     assert len(problem.jacobian_values(np.zeros(N))) == len(problem.jacobian_values(points(1)[0]))
 
 
-def test_violation_is_the_largest_miss() -> None:
+def test_violation_is_the_largest_of_all_violations() -> None:
     problem = make(x_lower=[-0.5] * N, x_upper=[np.inf] * (N - 1) + [0.75])
     for x in points(20):
         values = evaluate(0, x)[1:]
-        misses = [values[0] - 2, values[1] - 1, -1 - values[1], abs(values[2]), x[N - 1] - 0.75, *(-0.5 - x), 0.0]
-        assert problem.violation(x) == pytest.approx(max(misses), rel=1e-12)
+        violations = [values[0] - 2, values[1] - 1, -1 - values[1], abs(values[2]), x[N - 1] - 0.75, *(-0.5 - x), 0.0]
+        assert problem.violation(x) == pytest.approx(max(violations), rel=1e-12)
 
 
-def test_a_feasible_point_violates_nothing() -> None:
+def test_feasible_point_has_no_violation() -> None:
     disc = QCQP.from_matrices((None, [1.0, 0.0], 0.0), [(np.eye(2), None, -np.inf, 1.0)])
     assert disc.violation([0.6, 0.8]) == 0
     assert disc.violation([3.0, 4.0]) == 24
@@ -129,7 +129,7 @@ def test_a_feasible_point_violates_nothing() -> None:
     [([0, 0], 0, 0), ([-3, 0], 2, 2), ([5, 0], 1, 1 / 4), ([0, -30], 20, 2), ([0, 1e9], 0, 0), ([5, -11], 1, 1 / 4)],
 )
 def test_violation_of_a_box(x: list[float], absolute: float, relative: float) -> None:
-    """−1 ≤ x_0 ≤ 4, −10 ≤ x_1: absolute, and relative to the larger of 1 and the bound."""
+    """Use −1 ≤ x_0 ≤ 4, −10 ≤ x_1; the relative violation is divided by max(1, |bound|)."""
     box = QCQP.from_terms(2, x_lower=[-1, -10], x_upper=[4, np.inf])
     assert box.violation(x) == pytest.approx(absolute)
     assert box.violation(x, relative=True) == pytest.approx(relative)
@@ -137,7 +137,7 @@ def test_violation_of_a_box(x: list[float], absolute: float, relative: float) ->
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("x", [[np.inf, 0.0], [np.inf, -np.inf], [1e200, 0.0]])
-def test_a_point_out_of_range_violates_infinitely(x: list[float]) -> None:
+def test_point_with_infinite_values_has_infinite_violation(x: list[float]) -> None:
     disc = QCQP.from_matrices((None, [1.0, 0.0], 0.0), [(np.eye(2), None, -np.inf, 1.0)])
     assert disc.violation(x) == np.inf
 
@@ -156,7 +156,7 @@ terms = st.lists(
 
 @given(terms, st.randoms(use_true_random=False))
 def test_id_does_not_depend_on_how_it_was_made(listed: list[tuple[int, int, int, int]], chance: Any) -> None:
-    """Terms shuffled, with swapped factors, split in two, beside others that cancel; and all as dense matrices."""
+    """Shuffle terms, swap factors, split terms in two, add terms that cancel, and use dense matrices."""
 
     def problem(listed: list[tuple[int, int, int, int]]) -> QCQP:
         r, i, j, values = np.array(listed).T
@@ -182,7 +182,7 @@ def test_id_does_not_depend_on_how_it_was_made(listed: list[tuple[int, int, int,
     assert QCQP.from_matrices((Q[0], q[0], 0.0), rows).id == first.id
 
 
-def test_id_is_of_the_mathematics_alone() -> None:
+def test_id_depends_on_the_mathematical_problem_alone() -> None:
     plain = make()
     names: dict[str, Any] = {"variable_names": tuple("abcde"), "constraint_names": tuple("pqrs")}
     assert make(start=np.ones(N), metadata=Metadata(spec="x", seed=3), **names).id == plain.id
@@ -204,7 +204,7 @@ def test_id_is_of_the_mathematics_alone() -> None:
     assert len({plain.id, *(other.id for other in others)}) == 1 + len(others)
 
 
-def test_nothing_can_be_changed() -> None:
+def test_problem_cannot_be_changed() -> None:
     bound = np.zeros(N)
     problem = make(x_lower=bound, start=bound)
     bound[0] = 7
@@ -218,9 +218,9 @@ def test_nothing_can_be_changed() -> None:
             array[0] = 1
 
 
-def test_a_problem_may_be_empty() -> None:
-    nothing = QCQP.from_terms(0, constant=2.0)
-    assert (nothing.objective([]), nothing.violation([]), nothing.values([]).shape) == (2.0, 0.0, (0,))
+def test_problem_may_be_empty() -> None:
+    empty = QCQP.from_terms(0, constant=2.0)
+    assert (empty.objective([]), empty.violation([]), empty.values([]).shape) == (2.0, 0.0, (0,))
     bare = QCQP.from_terms(2)
     np.testing.assert_array_equal(bare.gradient([1.0, 2.0]), [0, 0])
     assert bare.jacobian([1.0, 2.0]).shape == (0, 2)
@@ -233,34 +233,37 @@ NAN, INF = np.nan, np.inf
 @pytest.mark.parametrize(
     ("rest", "message"),
     [
-        ({"linear": ([0], [3], [1.0])}, "variable of a linear term out of range"),
-        ({"linear": ([1], [0], [1.0])}, "row of a linear term out of range"),
-        ({"linear": ([0], [0.5], [1.0])}, "index of linear"),
+        ({"linear": ([0], [3], [1.0])}, r"variable of a linear term must be in 0\.\.2, got \[3\]"),
+        ({"linear": ([1], [0], [1.0])}, r"row of a linear term must be in 0\.\.0, got \[1\]"),
+        ({"linear": ([0], [0.5], [1.0])}, "index of linear must be a whole number"),
         ({"linear": ([NAN], [0], [1.0])}, "index of linear"),
         ({"linear": ([0], [0], ["a"])}, "number"),
-        ({"linear": ([0], [0], [NAN])}, "linear is not finite"),
-        ({"linear": ([0, 0], [0, 0], [1e308, 1e308])}, "linear is not finite"),
-        ({"quadratic": ([0], [-1], [0], [1.0])}, "variable of a quadratic term out of range"),
-        ({"quadratic": ([-1], [0], [0], [1.0])}, "row of a quadratic term out of range"),
-        ({"quadratic": ([0, 0], [1], [0], [1.0])}, "disagree"),
-        ({"quadratic": ([0, 0], [1, 1], [0], [1.0, 2.0])}, "disagree"),
-        ({"quadratic": ([0], [1], [0], [INF])}, "quadratic is not finite"),
-        ({"lower": [0, 1], "upper": [1]}, "upper has shape"),
-        ({"lower": 0, "upper": 1}, "lower has shape"),
-        ({"lower": [3], "upper": [2]}, "constraint 0 has the range"),
-        ({"lower": [NAN], "upper": [2]}, "constraint 0 has the range"),
-        ({"lower": [INF], "upper": [INF]}, "constraint 0 has the range"),
-        ({"lower": [-INF], "upper": [-INF]}, "constraint 0 has the range"),
-        ({"x_lower": [0, 0, 2], "x_upper": [1, 1, 1]}, "variable 2 has the range"),
+        ({"linear": ([0], [0], [NAN])}, "coefficients of linear must be finite"),
+        ({"linear": ([0, 0], [0, 0], [1e308, 1e308])}, "coefficients of linear must be finite"),
+        ({"quadratic": ([0], [-1], [0], [1.0])}, r"variable of a quadratic term must be in 0\.\.2, got \[-1\]"),
+        ({"quadratic": ([-1], [0], [0], [1.0])}, r"row of a quadratic term must be in 0\.\.0, got \[-1\]"),
+        ({"quadratic": ([0, 0], [1], [0], [1.0])}, "terms must have one length"),
+        ({"quadratic": ([0, 0], [1, 1], [0], [1.0, 2.0])}, "terms must have one length"),
+        ({"quadratic": ([0], [1], [0], [INF])}, "coefficients of quadratic must be finite"),
+        ({"lower": [0, 1], "upper": [1]}, r"upper must have shape \(2,\)"),
+        ({"lower": 0, "upper": 1}, r"lower must have one dimension, got shape \(\)"),
+        ({"lower": [3], "upper": [2]}, "constraint 0 must have a range that holds a number"),
+        ({"lower": [NAN], "upper": [2]}, "constraint 0 must have a range that holds a number"),
+        ({"lower": [INF], "upper": [INF]}, "constraint 0 must have a range that holds a number"),
+        ({"lower": [-INF], "upper": [-INF]}, "constraint 0 must have a range that holds a number"),
+        (
+            {"x_lower": [0, 0, 2], "x_upper": [1, 1, 1]},
+            r"variable 2 must have a range .*, got \[2.0, 1.0\]",
+        ),
         ({"x_lower": [0, 0]}, "shape"),
-        ({"start": [0.0, 0.0]}, "start has shape"),
+        ({"start": [0.0, 0.0]}, r"start must have shape \(3,\)"),
         ({"variable_names": ("a", "b")}, "variable_names must hold 3"),
         ({"variable_names": ("a", "b", "a")}, "variable_names must differ"),
-        ({"sense": "max"}, "right is minimize or maximize"),
-        ({"constant": INF}, "constant=inf"),
+        ({"sense": "max"}, "sense must be 'minimize' or 'maximize', got 'max'"),
+        ({"constant": INF}, "constant must be finite, got inf"),
     ],
 )
-def test_wrong_terms(rest: dict[str, Any], message: str) -> None:
+def test_wrong_terms_are_refused(rest: dict[str, Any], message: str) -> None:
     with pytest.raises(QcqpbenchError, match=message):
         QCQP.from_terms(3, **rest)
 
@@ -273,18 +276,18 @@ def test_wrong_terms(rest: dict[str, Any], message: str) -> None:
         ((np.ones((3, 2)), None, 0.0), "shape"),
         ((np.ones(2), None, 0.0), "shape"),
         ((None, np.ones((2, 2)), 0.0), "shape"),
-        ((NAN * np.eye(2), None, 0.0), "not finite"),
+        ((NAN * np.eye(2), None, 0.0), "must be finite"),
     ],
 )
-def test_wrong_matrices(objective: Any, message: str) -> None:
+def test_wrong_matrices_are_refused(objective: Any, message: str) -> None:
     with pytest.raises(QcqpbenchError, match=message):
         QCQP.from_matrices(objective)
 
 
-def test_wrong_points() -> None:
+def test_wrong_points_are_refused() -> None:
     problem = make()
     for method in (problem.values, problem.objective, problem.violation, problem.gradient, problem.jacobian):
-        with pytest.raises(QcqpbenchError, match=rf"x has shape \(3,\), needed: .*{N}"):
+        with pytest.raises(QcqpbenchError, match=rf"x must have shape \(…, {N}\), got \(3,\)"):
             method(np.zeros(3))
     with pytest.raises(QcqpbenchError, match="multipliers"):
         problem.hessian(np.zeros(C + 1))

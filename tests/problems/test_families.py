@@ -1,3 +1,4 @@
+import re
 from typing import Any
 
 import numpy as np
@@ -46,30 +47,31 @@ IDS = [
 
 
 def task(spec: str) -> MaxMargin:
-    made = problem(spec)
-    assert isinstance(made, MaxMargin)
-    return made
+    instance = problem(spec)
+    assert isinstance(instance, MaxMargin)
+    return instance
 
 
 def classical(spec: str) -> QCQP:
-    made = problem(spec)
-    assert isinstance(made, QCQP)
-    return made
+    instance = problem(spec)
+    assert isinstance(instance, QCQP)
+    return instance
 
 
 @pytest.mark.parametrize(("spec", "expected"), IDS)
-def test_instances_are_the_same_for_ever(spec: str, expected: str) -> None:
+def test_instance_ids_never_change(spec: str, expected: str) -> None:
     assert problem(spec).id == expected
 
 
 def raw(seed: int, axis: int, count: int) -> list[int]:
+    """Return the first words of a random stream, from NumPy alone."""
     bits = np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(axis,)))
     return [int(bits.random_raw()) for _ in range(count)]
 
 
 @pytest.mark.parametrize("m", [4, 5, 6, 7])
 def test_the_papers_ensemble_against_a_loop(m: int) -> None:
-    """Half a word of the stream for each entry of the strict lower triangle; each pattern starts a new word."""
+    """Draw half a word of the stream for each entry of the strict lower triangle; each pattern starts a new word."""
     p, f, c = 10, 0.4, 0.3
     size = m * (m - 1) // 2
     words = iter(raw(2, 0, p * ((size + 1) // 2)))
@@ -81,10 +83,10 @@ def test_the_papers_ensemble_against_a_loop(m: int) -> None:
             for l in range(k):  # noqa: E741
                 half = halves.pop(0) / 2**32
                 expected[r, k, l] = expected[r, l, k] = c if half < f / 2 else -c if half > 1 - f / 2 else 0
-    made = task(f"covariance_perceptron[m={m},n=3,p={p},f={f},c={c},seed=2]")
-    np.testing.assert_array_equal(made.patterns, expected)
+    instance = task(f"covariance_perceptron[m={m},n=3,p={p},f={f},c={c},seed=2]")
+    np.testing.assert_array_equal(instance.patterns, expected)
     labels = [1 if word >= 2**63 else -1 for word in raw(2, 1, 3 * p)]
-    np.testing.assert_array_equal(made.labels.ravel(), labels)
+    np.testing.assert_array_equal(instance.labels.ravel(), labels)
 
 
 @pytest.mark.parametrize("start", TASKS)
@@ -97,7 +99,7 @@ def test_fewer_patterns_are_the_first_of_more(start: str, seed: int) -> None:
         np.testing.assert_array_equal(small.labels, large.labels[:p])
 
 
-def test_fewer_patterns_are_the_first_of_more_classically() -> None:
+def test_fewer_classical_patterns_are_the_first_of_more() -> None:
     large = classical(f"{CLASSICAL},p=23]").linear.toarray()
     for p in (1, 2, 22):
         np.testing.assert_array_equal(classical(f"{CLASSICAL},p={p}]").linear.toarray(), large[: 1 + p])
@@ -105,7 +107,7 @@ def test_fewer_patterns_are_the_first_of_more_classically() -> None:
 
 @pytest.mark.parametrize("ensemble", ["paper", "gaussian"])
 def test_a_smaller_load_is_a_prefix_of_a_larger_one(ensemble: str) -> None:
-    """Long enough for several blocks of random numbers."""
+    """Compare loads that need several blocks of random numbers."""
     small, large = (task(f"covariance_perceptron[m=30,load={load},ensemble={ensemble}]") for load in (0.5, 2))
     assert (small.p, large.p) == (30, 120)
     np.testing.assert_array_equal(small.patterns, large.patterns[:30])
@@ -113,7 +115,7 @@ def test_a_smaller_load_is_a_prefix_of_a_larger_one(ensemble: str) -> None:
 
 
 def test_axes_and_seeds_are_independent() -> None:
-    """The labels depend on neither the patterns' parameters nor vice versa; another seed changes both."""
+    """Check that labels and patterns do not depend on each other's parameters, and both on the seed."""
     base, other_patterns, other_labels, other_seed = (
         task(f"covariance_perceptron[m=8,p=40,{rest}]") for rest in ("f=0.5", "f=0.1", "f=0.5,n=3", "f=0.5,seed=1")
     )
@@ -124,31 +126,31 @@ def test_axes_and_seeds_are_independent() -> None:
     assert (base.labels != other_seed.labels).any()
 
 
-def signs_balance(values: NDArray[Any]) -> None:
+def check_signs_balance(values: NDArray[Any]) -> None:
     positive, total = int((values > 0).sum()), int((values != 0).sum())
     assert stats.binomtest(positive, total).pvalue > 1e-3
 
 
 @pytest.mark.parametrize("f", [0.01, 0.2, 0.9, 1.0])
 def test_statistics_of_the_papers_ensemble(f: float) -> None:
-    made = task(f"covariance_perceptron[m=40,p=200,n=3,f={f},c=0.3]")
-    np.testing.assert_array_equal(made.patterns, np.swapaxes(made.patterns, 1, 2))
-    np.testing.assert_array_equal(np.diagonal(made.patterns, axis1=1, axis2=2), 1)
-    entries = made.patterns[:, *np.tril_indices(40, -1)]
+    instance = task(f"covariance_perceptron[m=40,p=200,n=3,f={f},c=0.3]")
+    np.testing.assert_array_equal(instance.patterns, np.swapaxes(instance.patterns, 1, 2))
+    np.testing.assert_array_equal(np.diagonal(instance.patterns, axis1=1, axis2=2), 1)
+    entries = instance.patterns[:, *np.tril_indices(40, -1)]
     assert set(np.unique(entries)) <= {-0.3, 0.0, 0.3}
     filled = int((entries != 0).sum())
     assert filled == entries.size if f == 1 else stats.binomtest(filled, entries.size, f).pvalue > 1e-3
-    signs_balance(entries)
-    signs_balance(made.labels)
-    assert made.scale == pytest.approx(np.sqrt(f * 0.3**2), rel=1e-15)
+    check_signs_balance(entries)
+    check_signs_balance(instance.labels)
+    assert instance.scale == pytest.approx(np.sqrt(f * 0.3**2), rel=1e-15)
     if f < 1:
-        assert entries.var() == pytest.approx(made.scale**2, rel=0.1)
+        assert entries.var() == pytest.approx(instance.scale**2, rel=0.1)
 
 
 def test_statistics_of_the_gaussian_ensemble() -> None:
-    made = task("covariance_perceptron[m=40,p=100,f=0.2,c=0.5,ensemble=gaussian]")
-    z = made.patterns / np.sqrt(0.2 * 0.25)
-    assert made.scale == pytest.approx(np.sqrt(0.2 * 0.25), rel=1e-15)
+    instance = task("covariance_perceptron[m=40,p=100,f=0.2,c=0.5,ensemble=gaussian]")
+    z = instance.patterns / np.sqrt(0.2 * 0.25)
+    assert instance.scale == pytest.approx(np.sqrt(0.2 * 0.25), rel=1e-15)
     moments = np.array([z.mean(), (z**2).mean() - 1, (z**3).mean(), (z**4).mean() - 3])
     assert (np.abs(moments) < 4 * np.sqrt(np.array([1, 2, 15, 96]) / z.size)).all()
     assert stats.kstest(z.ravel(), "norm").pvalue > 0.01
@@ -160,64 +162,64 @@ def test_statistics_of_the_gaussian_ensemble() -> None:
 @pytest.mark.parametrize("f", [0.01, 0.03, 0.1, 0.2, 0.5, 0.75, 1.0])
 def test_the_psd_ensemble_is_positive_semidefinite(m: int, f: float) -> None:
     for seed in range(3):
-        made = task(f"covariance_perceptron[m={m},f={f},p=80,ensemble=psd,seed={seed}]")
-        assert np.linalg.eigvalsh(made.patterns).min() >= 0
-        np.testing.assert_array_equal(made.patterns, np.swapaxes(made.patterns, 1, 2))
+        instance = task(f"covariance_perceptron[m={m},f={f},p=80,ensemble=psd,seed={seed}]")
+        assert np.linalg.eigvalsh(instance.patterns).min() >= 0
+        np.testing.assert_array_equal(instance.patterns, np.swapaxes(instance.patterns, 1, 2))
 
 
-def test_the_psd_ensemble_keeps_its_promise_or_says_how() -> None:
-    with pytest.raises(QcqpbenchError, match=r"c=0.5 gives a pattern with the eigenvalue -.*; right is c <= "):
+def test_the_psd_ensemble_refuses_a_large_c_and_states_the_largest() -> None:
+    expected = r"c must be at most (\S+) for these .*, got 0.5: one has the eigenvalue -"
+    with pytest.raises(QcqpbenchError, match=expected) as caught:
         problem("covariance_perceptron[m=40,p=20,c=0.5,ensemble=psd]")
-    with pytest.raises(QcqpbenchError) as caught:
-        problem("covariance_perceptron[m=40,p=20,c=0.5,ensemble=psd]")
-    right = str(caught.value).split()[-1]
-    made = task(f"covariance_perceptron[m=40,p=20,c={right},ensemble=psd]")
-    assert 0 <= np.linalg.eigvalsh(made.patterns).min() < 0.02
+    stated = re.search(expected, str(caught.value))
+    assert stated is not None
+    instance = task(f"covariance_perceptron[m=40,p=20,c={stated[1]},ensemble=psd]")
+    assert 0 <= np.linalg.eigvalsh(instance.patterns).min() < 0.02
 
 
-def test_the_papers_patterns_are_no_covariances() -> None:
-    made = task("covariance_perceptron[p=5]")
-    assert (made.m, made.n) == (100, 2)
-    assert made.smallest_eigenvalue == pytest.approx(np.linalg.eigvalsh(made.patterns).min(), rel=1e-12)
-    assert made.smallest_eigenvalue == pytest.approx(1 - 2 * 0.5 * np.sqrt(0.2 * 100), rel=0.1)
+def test_the_papers_patterns_are_not_covariances() -> None:
+    instance = task("covariance_perceptron[p=5]")
+    assert (instance.m, instance.n) == (100, 2)
+    assert instance.smallest_eigenvalue == pytest.approx(np.linalg.eigvalsh(instance.patterns).min(), rel=1e-12)
+    assert instance.smallest_eigenvalue == pytest.approx(1 - 2 * 0.5 * np.sqrt(0.2 * 100), rel=0.1)
 
 
 @pytest.mark.parametrize("n", [2, 3])
 def test_parity_patterns_are_rank_one(n: int) -> None:
-    made = task(f"parity[m=9,n={n},p=300]")
-    assert set(np.unique(made.patterns)) == {-1.0, 1.0}
-    x = made.patterns[:, 0]
-    np.testing.assert_array_equal(made.patterns, np.einsum("rk,rl->rkl", x, x))
-    signs_balance(x[:, 1:])
-    signs_balance(made.labels)
+    instance = task(f"parity[m=9,n={n},p=300]")
+    assert set(np.unique(instance.patterns)) == {-1.0, 1.0}
+    x = instance.patterns[:, 0]
+    np.testing.assert_array_equal(instance.patterns, np.einsum("rk,rl->rkl", x, x))
+    check_signs_balance(x[:, 1:])
+    check_signs_balance(instance.labels)
     W = np.random.default_rng(0).standard_normal((n, 9))
     i, j = np.triu_indices(n, 1)
-    expected = (x @ W[i].T) * (x @ W[j].T) * made.labels
-    np.testing.assert_allclose(made.stabilities(W), expected, rtol=1e-10, atol=1e-12)
+    expected = (x @ W[i].T) * (x @ W[j].T) * instance.labels
+    np.testing.assert_allclose(instance.stabilities(W), expected, rtol=1e-10, atol=1e-12)
 
 
-def test_classical_perceptron_is_the_convex_program() -> None:
-    made = classical("classical_perceptron[m=7,p=300]")
+def test_the_classical_perceptron_is_the_convex_program() -> None:
+    instance = classical("classical_perceptron[m=7,p=300]")
     x = np.random.default_rng(0).standard_normal(7)
-    signed = made.linear.toarray()[1:]
+    signed = instance.linear.toarray()[1:]
     assert signed.shape == (300, 7)
     assert set(np.unique(signed)) == {-1.0, 1.0}
-    signs_balance(signed)
-    assert made.sense == "minimize"
-    assert made.objective(x) == pytest.approx(x @ x)
-    np.testing.assert_allclose(made.values(x), signed @ x, rtol=1e-12)
-    np.testing.assert_array_equal(made.hessian(np.ones(300)).toarray(), 2 * np.eye(7))
-    assert (made.lower == 1).all()
-    assert (made.upper == np.inf).all()
+    check_signs_balance(signed)
+    assert instance.sense == "minimize"
+    assert instance.objective(x) == pytest.approx(x @ x)
+    np.testing.assert_allclose(instance.values(x), signed @ x, rtol=1e-12)
+    np.testing.assert_array_equal(instance.hessian(np.ones(300)).toarray(), 2 * np.eye(7))
+    assert (instance.lower == 1).all()
+    assert (instance.upper == np.inf).all()
 
 
-def test_classical_labels_are_no_part_of_the_patterns() -> None:
-    """Labels and patterns by their own streams: row r is ζ^r x^r."""
+def test_classical_labels_and_patterns_come_from_separate_streams() -> None:
+    """Recompute the rows ζ^r x^r from the two streams."""
     p, m = 20, 5
     x = np.array([1 if word >= 2**63 else -1 for word in raw(3, 0, p * m)]).reshape(p, m)
     labels = np.array([1 if word >= 2**63 else -1 for word in raw(3, 1, p)])
-    made = classical(f"classical_perceptron[m={m},p={p},seed=3]")
-    np.testing.assert_array_equal(made.linear.toarray()[1:], x * labels[:, None])
+    instance = classical(f"classical_perceptron[m={m},p={p},seed=3]")
+    np.testing.assert_array_equal(instance.linear.toarray()[1:], x * labels[:, None])
 
 
 @pytest.mark.parametrize(
@@ -234,31 +236,33 @@ def test_classical_labels_are_no_part_of_the_patterns() -> None:
     ],
 )
 def test_load_counts_patterns_per_synapse(spec: str, p: int) -> None:
-    made = problem(spec)
-    assert (made.p if isinstance(made, MaxMargin) else made.n_constraints) == p
+    instance = problem(spec)
+    assert (instance.p if isinstance(instance, MaxMargin) else instance.n_constraints) == p
 
 
 @pytest.mark.parametrize(
     "spec", [*(spec for spec, _ in IDS), "parity[m=4]", "classical_perceptron[m=4]", "covariance_perceptron[m=4]"]
 )
-def test_an_instance_knows_where_it_is_from(spec: str) -> None:
-    made = problem(spec)
-    assert made.metadata.spec is not None
-    assert problem(made.metadata.spec).id == made.id
-    assert made.metadata.spec == family(spec).spec
-    assert f"seed={made.metadata.seed}" in made.metadata.spec
+def test_the_spec_of_an_instance_makes_it_again(spec: str) -> None:
+    instance = problem(spec)
+    assert instance.metadata.spec is not None
+    assert problem(instance.metadata.spec).id == instance.id
+    assert instance.metadata.spec == family(spec).spec
+    assert f"seed={instance.metadata.seed}" in instance.metadata.spec
 
 
-def test_an_instance_knows_its_theory() -> None:
+def test_an_instance_has_the_margin_of_theory() -> None:
     notes = problem("covariance_perceptron[m=50,load=2]").metadata.notes
     assert notes["kappa_bar_theory"] == pytest.approx(0.4706553526)
     notes = problem("classical_perceptron[m=50,load=1]").metadata.notes
     assert notes["kappa_bar_theory"] == pytest.approx(theory.covariance_kappa_bar(4, 1))
 
 
-def test_every_family_is_found() -> None:
-    found = [name for name, kind in families().items() if "p" in (field.name for field, _ in parameters_of(kind))]
-    assert found == ["classical_perceptron", "covariance_perceptron", "parity"]
+def test_every_family_is_registered() -> None:
+    with_patterns = [
+        name for name, kind in families().items() if "p" in (field.name for field, _ in parameters_of(kind))
+    ]
+    assert with_patterns == ["classical_perceptron", "covariance_perceptron", "parity"]
     assert "library" in families()
 
 
@@ -268,40 +272,43 @@ BIG = 10**12
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("covariance_perceptron[m=1]", "m=1 is not allowed"),
-        ("covariance_perceptron[n=1]", "n=1 is not allowed"),
-        ("covariance_perceptron[p=0]", "p=0 is not allowed"),
-        ("covariance_perceptron[load=-1]", "load=-1.0 is not allowed"),
-        ("covariance_perceptron[load=inf]", "load=inf is not allowed"),
-        ("covariance_perceptron[load=0]", "load=0.0 is not allowed"),
-        ("covariance_perceptron[load=0.001]", "load=0.001 gives no pattern; right is at least 0.005"),
-        ("covariance_perceptron[load=1,p=3]", "give load or p, not both"),
-        ("covariance_perceptron[f=1.5]", "f=1.5 is not allowed"),
-        ("covariance_perceptron[f=0]", "f=0.0 is not allowed"),
-        ("covariance_perceptron[c=0]", "c=0.0 is not allowed"),
-        ("covariance_perceptron[c=inf]", "c=inf is not allowed"),
-        ("covariance_perceptron[seed=-1]", "seed=-1 is not allowed"),
-        ("covariance_perceptron[ensemble=wishart]", r"right is: paper\|psd\|gaussian"),
+        ("covariance_perceptron[m=1]", "m must be at least 2 for covariances, got 1"),
+        ("covariance_perceptron[n=1]", "n must be at least 2 for covariances, got 1"),
+        ("covariance_perceptron[p=0]", "p must be at least 1, got 0"),
+        ("covariance_perceptron[load=-1]", "load must be a positive number of patterns per synapse, got -1.0"),
+        ("covariance_perceptron[load=inf]", "load must be a positive number of patterns per synapse, got inf"),
+        ("covariance_perceptron[load=0]", "load must be a positive number of patterns per synapse, got 0.0"),
+        (
+            "covariance_perceptron[load=0.001]",
+            "load must be at least 0.005 for 200 synapses to give a pattern, got 0.001",
+        ),
+        ("covariance_perceptron[load=1,p=3]", "load or p must be given, got both"),
+        ("covariance_perceptron[f=1.5]", "f must be more than 0 and at most 1, got 1.5"),
+        ("covariance_perceptron[f=0]", "f must be more than 0 and at most 1, got 0.0"),
+        ("covariance_perceptron[c=0]", "c must be a positive number, got 0.0"),
+        ("covariance_perceptron[c=inf]", "c must be a positive number, got inf"),
+        ("covariance_perceptron[seed=-1]", "seed must be 0 or more, got -1"),
+        ("covariance_perceptron[ensemble=wishart]", r"ensemble must be paper\|psd\|gaussian, got wishart"),
         ("covariance_perceptron[mm=3]", "unknown parameter of covariance_perceptron 'mm'; did you mean 'm'"),
-        (f"covariance_perceptron[m={BIG}]", "GB, more than there is; make m, n or p smaller"),
-        (f"covariance_perceptron[m={BIG**3},p=1]", "more than there is"),
-        (f"covariance_perceptron[m=3,n={BIG},p=1]", "more than there is"),
-        (f"covariance_perceptron[p={BIG},ensemble=gaussian]", "more than there is"),
-        ("parity[m=1]", "m=1 is not allowed"),
-        ("parity[p=0]", "p=0 is not allowed"),
-        (f"parity[m={BIG}]", "more than there is"),
-        (f"parity[m={BIG**3},p=1]", "more than there is"),
-        ("classical_perceptron[m=0]", "m=0 is not allowed"),
-        ("classical_perceptron[load=-1]", "load=-1.0 is not allowed"),
+        (f"covariance_perceptron[m={BIG}]", "the patterns must fit into memory, got .* GB: make m, n or p smaller"),
+        (f"covariance_perceptron[m={BIG**3},p=1]", "must fit into memory"),
+        (f"covariance_perceptron[m=3,n={BIG},p=1]", "must fit into memory"),
+        (f"covariance_perceptron[p={BIG},ensemble=gaussian]", "must fit into memory"),
+        ("parity[m=1]", "m must be at least 2 for covariances, got 1"),
+        ("parity[p=0]", "p must be at least 1, got 0"),
+        (f"parity[m={BIG}]", "must fit into memory"),
+        (f"parity[m={BIG**3},p=1]", "must fit into memory"),
+        ("classical_perceptron[m=0]", "m must be at least 1, got 0"),
+        ("classical_perceptron[load=-1]", "load must be a positive number of patterns per synapse, got -1.0"),
         ("classical_perceptron[n=2]", "unknown parameter of classical_perceptron 'n'"),
-        (f"classical_perceptron[m={BIG}]", "more than there is"),
-        (f"classical_perceptron[m={BIG**3},p=1]", "more than there is"),
+        (f"classical_perceptron[m={BIG}]", "must fit into memory"),
+        (f"classical_perceptron[m={BIG**3},p=1]", "must fit into memory"),
         ("covariance_perceptro", "did you mean 'covariance_perceptron'"),
         ("perceptron", "did you mean"),
         ("nothing", "allowed: classical_perceptron, covariance_perceptron, library, parity"),
     ],
 )
-def test_wrong_specs(spec: str, message: str) -> None:
+def test_wrong_specs_are_refused_in_one_line(spec: str, message: str) -> None:
     with pytest.raises(QcqpbenchError, match=message) as caught:
         problem(spec)
     assert "\n" not in str(caught.value)

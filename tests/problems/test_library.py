@@ -1,4 +1,4 @@
-"""Folders of instances with an index: QPLIB's, if it is there, and small ones whose solutions are known."""
+"""Tests of libraries: small folders whose solutions are known, and QPLIB if it is there."""
 
 import math
 from dataclasses import replace
@@ -20,7 +20,8 @@ from qcqpbench.run.attempt import assemble
 from qcqpbench.run.conformance import check_family
 from qcqpbench.run.job import Outcome
 from qcqpbench.run.proposal import Proposal
-from qcqpbench.run.suite import Suite, load_suite
+from qcqpbench.run.suite import Suite
+from qcqpbench.run.suite_file import load_suite
 from qcqpbench.run.verify import evaluate, verify
 from tests.support.outside import QPLIB, absence
 
@@ -29,63 +30,63 @@ needs_qplib = pytest.mark.skipif(not NAMES, reason=absence(QPLIB))
 
 
 def disk(sense: str, radius: float) -> QCQP:
-    """x + y on x² + y² ≤ radius²: ±√2 radius."""
+    """Return x + y on x² + y² ≤ radius², of optimum ±√2 radius."""
     bounds: dict[str, Any] = {"x_lower": [-9.0, -9.0], "x_upper": [9.0, 9.0], "sense": sense}
     return QCQP.from_matrices((None, (1.0, 1.0), 0.0), [(np.eye(2), None, -np.inf, radius**2)], **bounds)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Three instances: with a best known value and a point; with a value alone, maximized; with a point alone."""
-    made = tmp_path / "a folder, [odd]"
-    made.mkdir()
+    """Make a library: one instance with best known value and point, one with a value, one with a point."""
+    path = tmp_path / "a folder, [odd]"
+    path.mkdir()
     for name, sense, radius in (("one", "minimize", 1.0), ("two", "maximize", 2.0), ("three", "minimize", 3.0)):
-        write(disk(sense, radius), made / f"{name}.qplib")
+        write(disk(sense, radius), path / f"{name}.qplib")
         if name != "two":
-            write_point(np.full(2, -radius / np.sqrt(2)), disk(sense, radius), made / f"{name}.sol")
-    (made / "index.csv").write_text(f"who,best,name\nme,{-math.sqrt(2)!r},one\n\nyou, 2.5 ,two\n,,three\n")
-    return made
+            write_point(np.full(2, -radius / np.sqrt(2)), disk(sense, radius), path / f"{name}.sol")
+    (path / "index.csv").write_text(f"who,best,name\nme,{-math.sqrt(2)!r},one\n\nyou, 2.5 ,two\n,,three\n")
+    return path
 
 
 def spec(folder: Path | str, **more: str) -> str:
     return spell("library", {"path": str(folder), **more})
 
 
-def made(folder: Path, instance: str) -> QCQP:
-    found = problem(spec(folder, instance=instance))
-    assert isinstance(found, QCQP)
-    return found
+def load(folder: Path, instance: str) -> QCQP:
+    qcqp = problem(spec(folder, instance=instance))
+    assert isinstance(qcqp, QCQP)
+    return qcqp
 
 
-def test_an_instance_is_its_file_with_what_is_known_of_it(folder: Path) -> None:
+def test_an_instance_has_the_content_of_its_file_and_its_best_known_value(folder: Path) -> None:
     for name, sense, radius, best, source in (
         ("one", "minimize", 1.0, -np.sqrt(2), "one.sol"),
         ("two", "maximize", 2.0, 2.5, "index.csv"),
         ("three", "minimize", 3.0, -3 * np.sqrt(2), "three.sol"),
     ):
-        found = made(folder, name)
-        known = found.metadata.best_known
-        assert found.id == disk(sense, radius).id == read(folder / f"{name}.qplib").id
-        assert found.metadata.spec == spec(folder, instance=name)
+        instance = load(folder, name)
+        known = instance.metadata.best_known
+        assert instance.id == disk(sense, radius).id == read(folder / f"{name}.qplib").id
+        assert instance.metadata.spec == spec(folder, instance=name)
         assert known is not None and known.source == source
         assert known.value == pytest.approx(best, rel=1e-12)
-        assert (found.metadata.reference is None) == (name == "two")
+        assert (instance.metadata.reference is None) == (name == "two")
 
 
-def test_the_family_passes_its_check(folder: Path) -> None:
+def test_the_family_passes_the_conformance_check(folder: Path) -> None:
     assert all(check.passed for check in check_family(spec(folder, instance="one")))
 
 
-def test_a_library_of_tasks(tmp_path: Path) -> None:
+def test_a_library_may_hold_tasks(tmp_path: Path) -> None:
     task = problem("covariance_perceptron[m=3,p=2]")
     write(task, tmp_path / "task.npz")
     (tmp_path / "index.csv").write_text("name,best\ntask,0.5\n")
-    found = problem(spec(tmp_path, instance="task"))
-    assert isinstance(found, MaxMargin) and found.id == task.id
-    assert found.metadata.best_known is not None and found.metadata.best_known.value == 0.5
+    instance = problem(spec(tmp_path, instance="task"))
+    assert isinstance(instance, MaxMargin) and instance.id == task.id
+    assert instance.metadata.best_known is not None and instance.metadata.best_known.value == 0.5
 
 
-def test_without_an_instance_it_is_the_whole_index(folder: Path, tmp_path: Path) -> None:
+def test_a_spec_without_an_instance_is_the_whole_index(folder: Path, tmp_path: Path) -> None:
     expected = tuple(spec(folder, instance=name) for name in ("one", "two", "three"))
     assert Suite.of([spec(folder)], ["slsqp"]).problems == expected
     assert Suite.of([expected[1]], ["slsqp"]).problems == expected[1:2]
@@ -101,10 +102,10 @@ def test_without_an_instance_it_is_the_whole_index(folder: Path, tmp_path: Path)
         load_suite(tmp_path / "suite.toml")
 
 
-def test_runs_with_a_relative_path(
+def test_a_relative_path_may_be_run_and_verified_elsewhere(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By two worker processes; what they leave is verified from the specs, in every folder."""
+    """Run with two workers in one folder, verify from the specs in another."""
     monkeypatch.chdir(folder.parent)
     here = spec(folder.name)
     assert main(["run", "-p", here, "-s", "slsqp", "-r", "2", "--timeout", "20", "-j", "2", "-o", "results.db"]) == 0
@@ -124,13 +125,13 @@ def test_runs_with_a_relative_path(
     }
     assert main(["report", str(results), "--format", "md", "-o", "-"]) == 0
     text = capsys.readouterr().out
-    # Six of six runs are there, and 2√2 is better than the 2.5 of the index.
-    assert "Better than the best known value: 2.828427" in text and "was 2.5." in text
-    assert "Every run gave a feasible point." in text and "Margins" not in text
+    # 2√2 is better than the 2.5 of the index.
+    assert "New best known values: 2.828427" in text and "previously 2.5." in text
+    assert "Every run has a feasible point." in text and "Margins" not in text
 
 
-def test_the_report_has_the_best_known_values_of_now(folder: Path, tmp_path: Path) -> None:
-    """Also of tasks; and those of the newest row when they cannot be read any more."""
+def test_the_report_reads_the_best_known_values_again(folder: Path, tmp_path: Path) -> None:
+    """Check instances of both kinds; values that cannot be read any more are those of the newest row."""
     task = problem("covariance_perceptron[m=3,p=2]")
     write(task, folder / "task.npz")
     index = folder / "index.csv"
@@ -157,10 +158,10 @@ def test_the_report_has_the_best_known_values_of_now(folder: Path, tmp_path: Pat
 
 
 @pytest.mark.filterwarnings("default")
-def test_two_names_of_one_problem(
+def test_two_names_of_one_problem_are_run_once(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Run once, and said; a bad instance is said before anything is run."""
+    """Check the message too, and that a damaged instance is refused before anything runs."""
     monkeypatch.chdir(folder.parent)
     write(disk("maximize", 2), folder / "again.lp")
     index = folder / "index.csv"
@@ -184,21 +185,21 @@ def test_two_names_of_one_problem(
 
 
 WRONG = [
-    ("", r"index.csv:1: has 0 columns name; right is a line such as name,best"),
-    ("who,best\nme,3\n", "index.csv:1: has 0 columns name"),
-    ("name,best,best\none,3,4\n", "index.csv:1: has 2 columns best"),
-    ("name,best\n", "index.csv: names no instance"),
-    ("name,best\none\n", "index.csv:2: has 1 cells; right are 2, as in the first line"),
-    ("name,best\n\none,1,2\n", "index.csv:3: has 3 cells"),
-    ("name,best\n,3\n", "index.csv:2: the name '' is empty or not the first"),
-    ("name,best\none,\none,\n", "index.csv:3: the name 'one' is empty or not the first"),
-    ("name,best\none,many\n", "index.csv:2: best is 'many'; right is a number, or nothing"),
-    ("name,best\none,nan\n", "index.csv:2: best is 'nan'"),
-    ("name,best\none,inf\n", "index.csv:2: best is 'inf'"),
-    ("name,best\none,1e999\n", "index.csv:2: best is '1e999'"),
-    ("name,best\none,-1_0\n", "index.csv:2: best is '-1_0'"),
-    ("name,best\none,\u0663\n", "index.csv:2: best is '\u0663'"),
-    ('name,best\none,"1\n', "index.csv:2: is not CSV"),
+    ("", r"index.csv:1: there must be exactly one column name, as in name,best, got 0$"),
+    ("who,best\nme,3\n", "index.csv:1: there must be exactly one column name, as in name,best, got 0$"),
+    ("name,best,best\none,3,4\n", "index.csv:1: there must be at most one column best, as in name,best, got 2$"),
+    ("name,best\n", "index.csv: there must be a line for each instance, got none"),
+    ("name,best\none\n", "index.csv:2: there must be 2 cells, as in the first line, got 1$"),
+    ("name,best\n\none,1,2\n", "index.csv:3: there must be 2 cells, as in the first line, got 3$"),
+    ("name,best\n,3\n", "index.csv:2: name must be neither empty nor repeated, got ''$"),
+    ("name,best\none,\none,\n", "index.csv:3: name must be neither empty nor repeated, got 'one'$"),
+    ("name,best\none,many\n", "index.csv:2: best must be a finite number or empty, got 'many'$"),
+    ("name,best\none,nan\n", "index.csv:2: best must be a finite number or empty, got 'nan'$"),
+    ("name,best\none,inf\n", "index.csv:2: best must be a finite number or empty, got 'inf'$"),
+    ("name,best\none,1e999\n", "index.csv:2: best must be a finite number or empty, got '1e999'$"),
+    ("name,best\none,-1_0\n", "index.csv:2: best must be a finite number or empty, got '-1_0'$"),
+    ("name,best\none,\u0663\n", "index.csv:2: best must be a finite number or empty, got '\u0663'$"),
+    ('name,best\none,"1\n', "index.csv:2: is not valid CSV"),
     (
         "name,best\none,-1.4142135\n",
         "index.csv:2: claims -1.4142135, but the objective at the point of one.sol is",
@@ -207,33 +208,35 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "message"), WRONG)
-def test_a_wrong_index_is_one_line(folder: Path, text: str, message: str) -> None:
+def test_a_wrong_index_is_refused_in_one_line(folder: Path, text: str, message: str) -> None:
     (folder / "index.csv").write_text(text)
     with pytest.raises(QcqpbenchError, match=message) as caught:
         problem(spec(folder, instance="one"))
     assert str(caught.value).startswith(str(folder / "index.csv"))
 
 
-def test_what_is_not_there_is_said(folder: Path) -> None:
+def test_missing_files_and_names_are_refused(folder: Path) -> None:
     for given, message in (
-        ({}, "stands for 3 problems; right is one of them, such as instance=one"),
+        ({}, "instance must be one of 3 problems, such as instance=one, got none"),
         ({"instance": "on"}, "unknown instance of .*index.csv 'on'; did you mean 'one'"),
     ):
         with pytest.raises(QcqpbenchError, match=message):
             problem(spec(folder, **given))
     (folder / "one.qplib").rename(folder / "four.qplib")
-    with pytest.raises(QcqpbenchError, match=r"index.csv:2: right is one of the files one.npz, .*there: none"):
-        made(folder, "one")
+    with pytest.raises(
+        QcqpbenchError, match=r"index.csv:2: there must be exactly one of the files one.npz, .*, got none$"
+    ):
+        load(folder, "one")
     for end in ("qplib", "npz"):
         write(disk("minimize", 1), folder / f"one.{end}")
-    with pytest.raises(QcqpbenchError, match=r"there: one.npz, one.qplib"):
-        made(folder, "one")
+    with pytest.raises(QcqpbenchError, match=r"got one.npz, one.qplib$"):
+        load(folder, "one")
     with pytest.raises(QcqpbenchError, match=r"nowhere.index.csv: cannot be read: No such file"):
         problem(spec("nowhere", instance="one"))
     (folder / "index.csv").write_bytes(b"name,best\none\xff,3\n")
     with pytest.raises(QcqpbenchError, match=r"index.csv: is not UTF-8"):
         Suite.of([spec(folder)], ["slsqp"])
-    with pytest.raises(QcqpbenchError, match=r"path is missing; right is a folder"):
+    with pytest.raises(QcqpbenchError, match=r"path must be a folder with an index.csv, got none"):
         family("library")
 
 
@@ -249,41 +252,48 @@ def test_what_is_not_there_is_said(folder: Path) -> None:
         ("objvar much\n", "one.sol:1: "),
     ],
 )
-def test_a_point_that_does_not_fit_is_one_line(folder: Path, text: str, message: str) -> None:
+def test_a_point_that_contradicts_its_objective_is_refused_in_one_line(folder: Path, text: str, message: str) -> None:
     (folder / "one.sol").write_text(text)
     with pytest.raises(QcqpbenchError, match=message) as caught:
-        made(folder, "one")
+        load(folder, "one")
     assert str(caught.value).startswith(str(folder))
 
 
-def test_a_point_that_is_not_feasible_is_no_reference(folder: Path) -> None:
+def test_an_infeasible_point_is_refused(folder: Path) -> None:
     (folder / "three.sol").write_text("objvar -4.5\nx2 -2.25\nx3 -2.25\n")
-    with pytest.raises(QcqpbenchError, match=r"three.sol: misses a constraint by 0.125 of its bound"):
-        made(folder, "three")
+    with pytest.raises(QcqpbenchError, match=r"three.sol: relative violation must be at most 1e-06, got 0.125$"):
+        load(folder, "three")
 
 
 # --- QPLIB ---
 
 
 @needs_qplib
-def test_qplib_is_published_as_it_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Objective and feasibility at the published points: by the family, as a row, and by the command that verifies."""
+def test_published_points_of_qplib_have_the_published_objectives(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Check objective and feasibility of the points in the family, in rows, and with the command verify."""
     index = [line.split(",") for line in (QPLIB / "index.csv").read_text().splitlines()]
     echo = solver("slsqp")
     with Store(tmp_path / "points.db", write=True) as store:
         store.begin("a command", {})
         for line in index[1:]:
             row = dict(zip(index[0], line, strict=True))
-            found = made(QPLIB, row["name"])
-            best, x = float(row["best"]), found.metadata.reference
-            assert (found.n_variables, found.n_constraints) == (int(row["nvars"]), int(row["ncons"]))
-            finding = verify(found, x)
+            instance = load(QPLIB, row["name"])
+            best, x = float(row["best"]), instance.metadata.reference
+            assert (instance.n_variables, instance.n_constraints) == (int(row["nvars"]), int(row["ncons"]))
+            finding = verify(instance, x)
             assert finding.objective == pytest.approx(best, rel=1e-8)
             assert max(finding.violation or 0.0, finding.relative_violation or 0.0) <= 1e-8
-            assert x is not None and found.metadata.best_known is not None
+            assert x is not None and instance.metadata.best_known is not None
             proposal = Proposal(Termination.FINISHED, x)
             attempt = assemble(
-                found.metadata.spec or "", found.id, echo.facts(), proposal, evaluate(found, None, proposal, 1e-6), None
+                instance.metadata.spec or "",
+                instance.id,
+                echo.facts(),
+                proposal,
+                evaluate(instance, None, proposal, 1e-6),
+                None,
             )
             assert (attempt.objective, attempt.best_known) == (finding.objective, finding.objective)
             (job,) = Suite.of([spec(QPLIB, instance=row["name"])], ["slsqp"]).jobs()
@@ -295,37 +305,37 @@ def test_qplib_is_published_as_it_is_found(tmp_path: Path, capsys: pytest.Captur
 @pytest.mark.solver
 @needs_qplib
 @pytest.mark.parametrize("name", NAMES)
-def test_pyomo_evaluates_qplib_as_we_do(name: str) -> None:
+def test_pyomo_evaluates_qplib_alike(name: str) -> None:
     pyo = pytest.importorskip("pyomo.environ")
     from qcqpbench.solvers._pyomo_model import pyomo_model, set_point  # noqa: PLC0415
 
-    found = made(QPLIB, name)
-    model = pyomo_model(found)
-    assert found.metadata.reference is not None
-    random = np.random.default_rng(0).uniform(found.x_lower, found.x_upper)
-    for x in (found.metadata.reference, random):
+    instance = load(QPLIB, name)
+    model = pyomo_model(instance)
+    assert instance.metadata.reference is not None
+    random = np.random.default_rng(0).uniform(instance.x_lower, instance.x_upper)
+    for x in (instance.metadata.reference, random):
         set_point(model, x)
-        assert pyo.value(model.objective) == pytest.approx(found.objective(x), rel=1e-12)
-        bodies = [pyo.value(model.constraints[r].body) for r in range(found.n_constraints)]
-        np.testing.assert_allclose(bodies, found.values(x), rtol=1e-11, atol=1e-11)
+        assert pyo.value(model.objective) == pytest.approx(instance.objective(x), rel=1e-12)
+        bodies = [pyo.value(model.constraints[r].body) for r in range(instance.n_constraints)]
+        np.testing.assert_allclose(bodies, instance.values(x), rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.solver
 @needs_qplib
 @pytest.mark.parametrize("name", NAMES)
-def test_scip_evaluates_qplib_as_we_do(name: str) -> None:
-    """Constraints moved to our values at a point let it pass, to 1e-6; moved by more, or the objective, they do not."""
+def test_scip_evaluates_qplib_alike(name: str) -> None:
+    """Give SCIP the suite's values at a point as bounds, ±1e-6: it accepts the point, and not with shifted values."""
     pytest.importorskip("pyscipopt")
     from qcqpbench.solvers.scip import scip_model  # noqa: PLC0415
 
-    found = made(QPLIB, name)
-    x = np.random.default_rng(1).uniform(found.x_lower, found.x_upper)
+    instance = load(QPLIB, name)
+    x = np.random.default_rng(1).uniform(instance.x_lower, instance.x_upper)
     accepted = []
     for shift, objective in ((0.0, 0.0), (3e-5, 0.0), (0.0, -3e-5)):
-        values = found.values(x) + shift
-        model, variables = scip_model(replace(found, lower=values - 1e-6, upper=values + 1e-6))
+        values = instance.values(x) + shift
+        model, variables = scip_model(replace(instance, lower=values - 1e-6, upper=values + 1e-6))
         solution = model.createSol()
-        for variable, value in zip(variables, [*x, found.objective(x) + objective], strict=True):
+        for variable, value in zip(variables, [*x, instance.objective(x) + objective], strict=True):
             model.setSolVal(solution, variable, float(value))
         accepted.append(model.checkSol(solution, original=True))
     assert accepted == [True, False, False]
@@ -334,7 +344,7 @@ def test_scip_evaluates_qplib_as_we_do(name: str) -> None:
 @pytest.mark.solver
 @needs_qplib
 @pytest.mark.parametrize("chosen", ["pyomo", "scip"])
-def test_their_rows_are_verified(chosen: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_of_other_packages_are_verified(chosen: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if solver(chosen).availability()[1]:
         pytest.skip(solver(chosen).availability()[1])
     target, where = tmp_path / "rows.db", spec(QPLIB, instance="QPLIB_1157")

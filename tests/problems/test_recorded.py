@@ -28,14 +28,15 @@ ID = "018b73c7cba8586c571075d479c5e4cabe372726993a66891251aebb9803477e"
 
 
 def task(spec: str = "recorded") -> MaxMargin:
-    made = problem(spec)
-    assert isinstance(made, MaxMargin)
-    return made
+    instance = problem(spec)
+    assert isinstance(instance, MaxMargin)
+    return instance
 
 
-def held_out(made: MaxMargin) -> MaxMargin:
-    assert made.held_out is not None
-    return made.held_out
+def held_out(instance: MaxMargin) -> MaxMargin:
+    """Return the held-out trials of a task as a task."""
+    assert instance.held_out is not None
+    return instance.held_out
 
 
 def arrays(path: Path = SHIPPED) -> dict[str, Any]:
@@ -49,64 +50,67 @@ def recordings(trials: int = 30, channels: int = 4, time: int = 20, classes: int
 
 
 def saved(path: Path, content: dict[str, Any]) -> str:
+    """Save recordings; return the parameter that names the file."""
     np.savez(path, **content)
     return f"path={path}"
 
 
 def test_two_speakers_come_with_the_package() -> None:
-    """The reference was found with ten starts of IPOPT: margin 0.3076, test accuracy .924. To four digits it is the
-    largest there is: none is above .307594 (docs/recorded_optimum.py)."""
-    made = task()
-    assert (made.p, held_out(made).p, made.m, made.n) == (60, 66, 12, 2)
-    assert [int((each.labels == 1).sum()) for each in (made, held_out(made))] == [30, 31]
-    attempt = solve(made, "gip")
+    """Compare with the best of ten starts of IPOPT: margin 0.3076, test accuracy 0.924.
+
+    To four digits that margin is optimal: none is above 0.307594 (docs/recorded_optimum.py).
+    """
+    instance = task()
+    assert (instance.p, held_out(instance).p, instance.m, instance.n) == (60, 66, 12, 2)
+    assert [int((part.labels == 1).sum()) for part in (instance, held_out(instance))] == [30, 31]
+    attempt = solve(instance, "gip")
     assert attempt.margin is not None
     assert round(attempt.margin, 4) >= 0.3076
     assert attempt.test_accuracy is not None
     assert attempt.test_accuracy >= 0.9
-    assert made.id == ID
+    assert instance.id == ID
     assert SHIPPED.stat().st_size < 300_000
 
 
 def test_the_shipped_numbers_are_the_published_ones() -> None:
     if not VOWELS.exists():
         pytest.skip(absence(VOWELS))
-    ours, all_of_them = arrays(), arrays(VOWELS)
-    two = np.isin(all_of_them["y"], ["1", "2"])
-    np.testing.assert_array_equal(ours["X"], all_of_them["X"][two][:, :, :29])
+    shipped, published = arrays(), arrays(VOWELS)
+    two = np.isin(published["y"], ["1", "2"])
+    np.testing.assert_array_equal(shipped["X"], published["X"][two][:, :, :29])
     for name in ("y", "lengths", "train"):
-        np.testing.assert_array_equal(ours[name].astype(all_of_them[name].dtype), all_of_them[name][two])
+        np.testing.assert_array_equal(shipped[name].astype(published[name].dtype), published[name][two])
     assert task(f'recorded[path="{VOWELS}",classes=1:2]').id == task().id
 
 
-def numpys(content: dict[str, Any]) -> Array:
+def numpy_covariances(content: dict[str, Any]) -> Array:
     lengths = content.get("lengths", [content["X"].shape[2]] * len(content["X"]))
     cut = [np.asarray(x[:, :count], dtype=float) for x, count in zip(content["X"], lengths, strict=True)]
     return np.stack([np.cov(x, bias=True) for x in cut])
 
 
-def test_patterns_are_numpys_covariances_over_the_mean_variances() -> None:
+def test_patterns_are_numpys_covariances_divided_by_mean_variances() -> None:
     content = arrays()
-    P, train = numpys(content), content["train"]
+    P, train = numpy_covariances(content), content["train"]
     S = P[train].mean(axis=0)
     P = np.array([[[Q[i, j] / np.sqrt(S[i, i] * S[j, j]) for j in range(12)] for i in range(12)] for Q in P])
-    made = task()
-    np.testing.assert_allclose(made.patterns, P[train], rtol=1e-10, atol=1e-13)
-    np.testing.assert_allclose(held_out(made).patterns, P[~train], rtol=1e-10, atol=1e-13)
-    np.testing.assert_array_equal(made.labels[:, 0], np.where(content["y"][train] == 1, 1, -1))
-    np.testing.assert_array_equal(held_out(made).labels[:, 0], np.where(content["y"][~train] == 1, 1, -1))
+    instance = task()
+    np.testing.assert_allclose(instance.patterns, P[train], rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(held_out(instance).patterns, P[~train], rtol=1e-10, atol=1e-13)
+    np.testing.assert_array_equal(instance.labels[:, 0], np.where(content["y"][train] == 1, 1, -1))
+    np.testing.assert_array_equal(held_out(instance).labels[:, 0], np.where(content["y"][~train] == 1, 1, -1))
 
 
 @pytest.mark.parametrize(("channels", "time", "block"), [(2, 3000, None), (3, 150, None), (3, 150, 640), (3, 150, 1)])
-def test_every_bit_of_a_covariance_is_defined(
+def test_covariances_are_sums_in_the_order_of_time(
     channels: int, time: int, block: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sums one after the other, in the order of time: what any machine makes of it, whatever is held at a time."""
+    """Compare every bit with sums in plain Python, for every block size."""
     if block is not None:
-        monkeypatch.setattr(features, "_BLOCK", block)
+        monkeypatch.setattr(features, "_MAX_PRODUCTS", block)
     x = np.random.default_rng(1).standard_normal((2, channels, time))
-    made = recorded_task(x, [0, 1], normalize="none", test_share=0)
-    for trial, pattern in zip(x.tolist(), made.patterns.tolist(), strict=True):
+    instance = recorded_task(x, [0, 1], normalize="none", test_share=0)
+    for trial, pattern in zip(x.tolist(), instance.patterns.tolist(), strict=True):
         centred = []
         for channel in trial:
             total = 0.0
@@ -122,49 +126,47 @@ def test_every_bit_of_a_covariance_is_defined(
 
 def test_lag_integrated_is_the_sum_over_lags() -> None:
     content = recordings(trials=6, time=15, classes=2)
-    made = recorded_task(**content, feature="lag_integrated", max_lag=2, normalize="none", test_share=0)
-    for x, P in zip(content["X"], made.patterns, strict=True):
+    instance = recorded_task(**content, feature="lag_integrated", max_lag=2, normalize="none", test_share=0)
+    for x, P in zip(content["X"], instance.patterns, strict=True):
         z = x - x.mean(axis=1, keepdims=True)
         lags = [z[:, max(0, -lag) : 15 - max(0, lag)] @ z[:, max(0, lag) : 15 + min(0, lag)].T for lag in range(-2, 3)]
         np.testing.assert_allclose(P, sum(lags) / 15, atol=1e-14)
 
 
-def test_whitening_leaves_nothing_on_average() -> None:
-    """L⁻¹PL⁻ᵀ is S^(−½)PS^(−½) in another basis: the same eigenvalues, of every trial and of differences of trials."""
+def test_whitening_makes_the_mean_the_identity() -> None:
+    """Compare with S^(−½)PS^(−½), which is L⁻¹PL⁻ᵀ in another basis: differences of trials have its eigenvalues."""
     content = recordings(trials=40)
-    made = recorded_task(**content, normalize="whiten", seed=4)
-    np.testing.assert_allclose(made.patterns.mean(axis=0), np.eye(4), atol=1e-13)
+    instance = recorded_task(**content, normalize="whiten", seed=4)
+    np.testing.assert_allclose(instance.patterns.mean(axis=0), np.eye(4), atol=1e-13)
     plain = recorded_task(**content, normalize="none", seed=4)
     values, vectors = np.linalg.eigh(plain.patterns.mean(axis=0))
     root = vectors / np.sqrt(values) @ vectors.T
-    for ours, theirs in ((made, plain), (held_out(made), held_out(plain))):
-        for k in range(1, ours.p):
-            found, expected = (
-                ours.patterns[k] - ours.patterns[0],
-                root @ (theirs.patterns[k] - theirs.patterns[0]) @ root,
-            )
-            np.testing.assert_allclose(np.linalg.eigvalsh(found), np.linalg.eigvalsh(expected), atol=1e-12)
+    for white, raw in ((instance, plain), (held_out(instance), held_out(plain))):
+        for k in range(1, white.p):
+            difference = white.patterns[k] - white.patterns[0]
+            expected = root @ (raw.patterns[k] - raw.patterns[0]) @ root
+            np.testing.assert_allclose(np.linalg.eigvalsh(difference), np.linalg.eigvalsh(expected), atol=1e-12)
 
 
-def test_correlations_of_each_trial() -> None:
+def test_trial_normalization_gives_correlations() -> None:
     content = recordings()
-    made = recorded_task(**content, normalize="trial", test_share=0)
-    np.testing.assert_allclose(made.patterns, [np.corrcoef(x) for x in content["X"]], atol=1e-14)
+    instance = recorded_task(**content, normalize="trial", test_share=0)
+    np.testing.assert_allclose(instance.patterns, [np.corrcoef(x) for x in content["X"]], atol=1e-14)
 
 
-def test_a_channel_that_does_not_vary_stays_zero() -> None:
+def test_a_constant_channel_stays_zero() -> None:
     content = recordings()
     content["X"][:, 2] = 7.5
     for normalize in ("channels", "trial", "none"):
-        made = recorded_task(**content, normalize=normalize)
-        assert (made.patterns[:, 2] == 0).all()
-    with pytest.raises(QcqpbenchError, match="channel 2 is a mixture of the others"):
+        instance = recorded_task(**content, normalize=normalize)
+        assert (instance.patterns[:, 2] == 0).all()
+    with pytest.raises(QcqpbenchError, match="channel 2 must not be a mixture of the others"):
         recorded_task(**content, normalize="whiten")
 
 
 @pytest.mark.parametrize("count", range(2, 18))
-def test_codes_of_classes(count: int) -> None:
-    """Signs s_i s_j of the outputs, hence consistent; classes differ in n−1 pairs or more, and all pairs are used."""
+def test_codes_of_classes_are_consistent_and_far_apart(count: int) -> None:
+    """Check that codes are signs s_i s_j of outputs, differ in n−1 pairs or more, and use all pairs."""
     labels = codes(count)
     n = next(n for n in range(2, 10) if 2 ** (n - 1) >= count)
     assert labels.shape == (count, n * (n - 1) // 2)
@@ -176,52 +178,52 @@ def test_codes_of_classes(count: int) -> None:
 
 
 @pytest.mark.parametrize("classes", [2, 3, 5])
-def test_accuracy_is_that_of_the_nearest_code(classes: int) -> None:
+def test_accuracy_counts_the_nearest_code(classes: int) -> None:
     content = recordings(trials=60, classes=classes)
-    made = recorded_task(**content, seed=1)
-    W = random_start(made)
-    words, pairs = codes(classes), list(combinations(range(made.n), 2))
-    right = 0
-    for P, labels in zip(held_out(made).patterns, held_out(made).labels, strict=True):
+    instance = recorded_task(**content, seed=1)
+    W = random_start(instance)
+    words, pairs = codes(classes), list(combinations(range(instance.n), 2))
+    correct = 0
+    for P, labels in zip(held_out(instance).patterns, held_out(instance).labels, strict=True):
         Q = W @ P @ W.T
         scores = [sum(word[k] * Q[i, j] for k, (i, j) in enumerate(pairs)) for word in words]
-        right += bool((words[int(np.argmax(scores))] == labels).all())
-    assert made.test_accuracy(W) == right / held_out(made).p
-    assert 0 < right < held_out(made).p
+        correct += bool((words[int(np.argmax(scores))] == labels).all())
+    assert instance.test_accuracy(W) == correct / held_out(instance).p
+    assert 0 < correct < held_out(instance).p
 
 
-def rows_of(made: MaxMargin, content: dict[str, Any]) -> list[int]:
-    """Which trials a task without normalization was made of."""
-    P = numpys(content)
-    found = [int(np.argmin(np.abs(P - pattern).sum(axis=(1, 2)))) for pattern in made.patterns]
-    assert np.allclose(P[found], made.patterns)
-    return found
+def trials_of(instance: MaxMargin, content: dict[str, Any]) -> list[int]:
+    """Return the numbers of the trials of a task without normalization."""
+    P = numpy_covariances(content)
+    trials = [int(np.argmin(np.abs(P - pattern).sum(axis=(1, 2)))) for pattern in instance.patterns]
+    assert np.allclose(P[trials], instance.patterns)
+    return trials
 
 
 def test_the_split_takes_its_share_of_each_class() -> None:
     content = recordings(trials=45, classes=3)
-    made = recorded_task(**content, test_share=0.4, normalize="none", seed=3)
-    trained, tested = rows_of(made, content), rows_of(held_out(made), content)
+    instance = recorded_task(**content, test_share=0.4, normalize="none", seed=3)
+    trained, tested = trials_of(instance, content), trials_of(held_out(instance), content)
     assert sorted(trained + tested) == list(range(45))
     assert np.bincount(content["y"][tested]).tolist() == [6, 6, 6]
     again = recorded_task(**content, test_share=0.4, normalize="none", seed=3)
     other = recorded_task(**content, test_share=0.4, normalize="none", seed=4)
-    assert again.id == made.id != other.id
+    assert again.id == instance.id != other.id
     two = recorded_task(**content, test_share=0.4, normalize="none", seed=3, classes=[0, 2])
-    assert rows_of(two, content) == [trial for trial in trained if content["y"][trial] != 1]
+    assert trials_of(two, content) == [trial for trial in trained if content["y"][trial] != 1]
 
 
-def test_who_is_held_out() -> None:
+def test_file_and_test_share_determine_the_held_out_trials() -> None:
     content = recordings(trials=20, classes=2)
     train = np.arange(20) < 14
     published = recorded_task(**content, train=train, normalize="none")
-    assert rows_of(published, content) == list(range(14))
+    assert trials_of(published, content) == list(range(14))
     asked = recorded_task(**content, train=train, normalize="none", test_share=0.5)
     assert asked.p == 10
     assert held_out(recorded_task(**content)).p == 6
-    for nobody in (recorded_task(**content, test_share=0), recorded_task(**content, train=np.ones(20))):
-        assert nobody.held_out is None
-        assert nobody.test_accuracy(random_start(nobody)) is None
+    for whole in (recorded_task(**content, test_share=0), recorded_task(**content, train=np.ones(20))):
+        assert whole.held_out is None
+        assert whole.test_accuracy(random_start(whole)) is None
     assert recorded_task(**recordings(trials=2, classes=2), test_share=0.9).p == 2
 
 
@@ -234,36 +236,36 @@ def test_arrays_lists_and_files_make_the_same_task(tmp_path: Path) -> None:
     for X in (padded, cut):
         assert recorded_task(X, content["y"]).id == first.id
     for y in (content["y"].astype(float), content["y"].astype(str), content["y"].astype("S"), content["y"] > 0):
-        where = saved(tmp_path / "a.npz", {"X": padded, "y": y, "lengths": lengths})
-        assert task(f"recorded[{where}]").id == first.id
+        file = saved(tmp_path / "a.npz", {"X": padded, "y": y, "lengths": lengths})
+        assert task(f"recorded[{file}]").id == first.id
 
 
-def test_classes_are_taken_in_the_order_they_are_given(tmp_path: Path) -> None:
+def test_classes_keep_the_order_in_which_they_are_given(tmp_path: Path) -> None:
     content = recordings(trials=33, classes=11)
-    where = saved(tmp_path / "a.npz", content)
-    made = task(f"recorded[{where}]")
-    assert made.metadata.notes["classes"] == "0:1:2:3:4:5:6:7:8:9:10"
-    assert made.n == 5
-    one, other = (task(f"recorded[{where},classes={classes}]") for classes in ("10:2", "2:10"))
+    file = saved(tmp_path / "a.npz", content)
+    instance = task(f"recorded[{file}]")
+    assert instance.metadata.notes["classes"] == "0:1:2:3:4:5:6:7:8:9:10"
+    assert instance.n == 5
+    one, other = (task(f"recorded[{file},classes={classes}]") for classes in ("10:2", "2:10"))
     np.testing.assert_array_equal(one.labels, -other.labels)
     assert one.metadata.spec is not None
     assert task(one.metadata.spec).id == one.id
 
 
-def test_labels_of_the_same_number_have_an_order() -> None:
-    """Sets of text come in another order in every process."""
+def test_labels_of_the_same_number_are_sorted() -> None:
+    """Sort labels whose order in a set would differ between processes."""
     content = recordings(trials=40, classes=4)
     names = np.array(["1", "01", "1.0", "001"])
-    made = recorded_task(content["X"], names[content["y"].astype(int)])
-    assert made.metadata.notes["classes"] == "001:01:1:1.0"
+    instance = recorded_task(content["X"], names[content["y"].astype(int)])
+    assert instance.metadata.notes["classes"] == "001:01:1:1.0"
 
 
-def test_three_speakers_take_three_outputs() -> None:
+def test_three_speakers_need_three_outputs() -> None:
     if not VOWELS.exists():
         pytest.skip(absence(VOWELS))
-    made = task(f'recorded[path="{VOWELS}",classes=4:5:6]')
-    attempt = solve(made, "gip")
-    assert (made.n, made.p) == (3, 90)
+    instance = task(f'recorded[path="{VOWELS}",classes=4:5:6]')
+    attempt = solve(instance, "gip")
+    assert (instance.n, instance.p) == (3, 90)
     assert attempt.margin is not None
     assert attempt.margin > 0.33
     assert attempt.test_accuracy is not None
@@ -271,14 +273,14 @@ def test_three_speakers_take_three_outputs() -> None:
 
 
 def test_a_task_with_held_out_trials_is_written_and_read(tmp_path: Path) -> None:
-    made = task()
-    write(made, tmp_path / "a.npz")
+    instance = task()
+    write(instance, tmp_path / "a.npz")
     again = read(tmp_path / "a.npz")
     assert isinstance(again, MaxMargin)
-    assert again.id == made.id
-    W = random_start(made)
-    assert again.test_accuracy(W) == made.test_accuracy(W)
-    assert replace(made, held_out=None).id != made.id
+    assert again.id == instance.id
+    W = random_start(instance)
+    assert again.test_accuracy(W) == instance.test_accuracy(W)
+    assert replace(instance, held_out=None).id != instance.id
     content = arrays(tmp_path / "a.npz")
     for changed in ({"held_out_labels": -content["held_out_labels"]}, {"held_out_labels": None}):
         both = {name: array for name, array in (content | changed).items() if array is not None}
@@ -288,8 +290,8 @@ def test_a_task_with_held_out_trials_is_written_and_read(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_the_row_tells_the_accuracy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """On the screen, in JSON, in the results file, verified, in the exported table; none for other tasks."""
+def test_rows_have_the_test_accuracy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Check the screen, JSON, the results file and the exported table; other tasks have none."""
     results, table = str(tmp_path / "r.db"), tmp_path / "r.csv"
     plain = "covariance_perceptron[m=4,p=3]"
     solvers = ["-s", "gip[starts=2]", "-s", "slsqp"]
@@ -299,17 +301,17 @@ def test_the_row_tells_the_accuracy(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main(["export", results, str(table)]) == 0
     with table.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    found = {row["solver"]: row["test_accuracy"] for row in rows if row["problem"].startswith("recorded")}
+    accuracies = {row["solver"]: row["test_accuracy"] for row in rows if row["problem"].startswith("recorded")}
     assert [row["test_accuracy"] for row in rows if row["problem"].startswith("covariance")] == ["", ""]
     capsys.readouterr()
     assert main(["solve", "recorded", *solvers, "--json"]) == 0
     attempts = json.loads(capsys.readouterr().out)
-    made = task()
+    instance = task()
     assert [attempt["solver"] for attempt in attempts] == [solver(spec).spec for spec in solvers[1::2]]
     for attempt in attempts:
-        outputs = np.einsum("i,rij,j->r", attempt["point"][0], held_out(made).patterns, attempt["point"][1])
-        assert attempt["test_accuracy"] == np.mean(outputs * held_out(made).labels[:, 0] > 0)
-        assert attempt["test_accuracy"] == float(found[attempt["solver"]])
+        outputs = np.einsum("i,rij,j->r", attempt["point"][0], held_out(instance).patterns, attempt["point"][1])
+        assert attempt["test_accuracy"] == np.mean(outputs * held_out(instance).labels[:, 0] > 0)
+        assert attempt["test_accuracy"] == float(accuracies[attempt["solver"]])
     assert main(["solve", "recorded", "-s", "gip[starts=2]"]) == 0
     assert "test_accuracy" in capsys.readouterr().out
     assert main(["solve", plain, "-s", "gip"]) == 0
@@ -317,6 +319,8 @@ def test_the_row_tells_the_accuracy(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def broken(**changes: Any) -> Callable[[Path], str]:
+    """Return a function that saves recordings with changed arrays, without those that are None."""
+
     def make(path: Path) -> str:
         content = recordings() | changes
         np.savez(path, **{name: array for name, array in content.items() if array is not None})
@@ -337,61 +341,63 @@ X = recordings()["X"]
 @pytest.mark.parametrize(
     ("make", "rest", "message"),
     [
-        (broken(X=None), "", "has no array X; right are X, y"),
-        (broken(X=None, y=None), "", "has no array X and no y"),
-        (broken(X=X[0]), "", "there are 4 trials and 30 labels"),
-        (broken(X=X[:, 0]), "", r"X needs real numbers of the shape \(trials, channels, time\)"),
-        (broken(X=X[..., None]), "", "X needs real numbers"),
-        (broken(X=X * 1j), "", "X needs real numbers"),
-        (broken(X=X.astype(str)), "", "X needs real numbers"),
-        (broken(X=np.array(3.0)), "", "X needs"),
-        (broken(X=X[:, :1]), "", "have 1 channel, at least 2"),
-        (broken(X=X[:, :, :1]), "", "trial 0 has 1 samples, at least 2 are needed"),
-        (broken(X=with_nan()), "", "trial 5 holds a value that is not finite among its 20 samples"),
-        (broken(X=with_nan()), "classes=0:2", "trial 5 holds"),
-        (broken(X=X * np.inf), "", "trial 0 holds a value that is not finite"),
+        (broken(X=None), "", "must hold the arrays X and y, got no X$"),
+        (broken(X=None, y=None), "", "got no X and no y$"),
+        (broken(X=X[0]), "", "y must hold one label for each of 4 trials, got 30"),
+        (broken(X=X[:, 0]), "", r"X must hold real numbers of shape \(trials, channels, time\)"),
+        (broken(X=X[..., None]), "", "X must hold real numbers"),
+        (broken(X=X * 1j), "", "X must hold real numbers"),
+        (broken(X=X.astype(str)), "", "X must hold real numbers"),
+        (broken(X=np.array(3.0)), "", "X must hold real numbers"),
+        (broken(X=X[:, :1]), "", "must have at least 2 channels, got 1"),
+        (broken(X=X[:, :, :1]), "", "trial 0 must have at least 2 samples, got 1"),
+        (broken(X=with_nan()), "", "trial 5 must be finite, got inf or NaN among its 20 samples"),
+        (broken(X=with_nan()), "classes=0:2", "trial 5 must be finite"),
+        (broken(X=X * np.inf), "", "trial 0 must be finite"),
         (broken(X=X * 1e200), "", "overflow: scale them"),
-        (broken(X=np.full_like(X, np.nan)), "", "trial 0 has 0 samples"),
-        (broken(X=X.astype(object)), "", "its X holds Python objects; right are numbers or text"),
-        (broken(y=np.array(["a", None] * 15, dtype=object)), "", "its y holds Python objects"),
-        (broken(y=np.zeros((30, 2))), "", r"y has shape \(30, 2\)"),
-        (broken(y=np.zeros(30)), "", "the classes are 0; right are two or more"),
-        (broken(y=np.arange(29)), "", "there are 30 trials and 29 labels"),
+        (broken(X=np.full_like(X, np.nan)), "", "trial 0 must have at least 2 samples, got 0"),
+        (broken(X=X.astype(object)), "", "X must hold numbers or text, got Python objects"),
+        (broken(y=np.array(["a", None] * 15, dtype=object)), "", "y must hold numbers or text, got Python objects"),
+        (broken(y=np.zeros((30, 2))), "", r"y must hold a label for each trial, got shape \(30, 2\)"),
+        (broken(y=np.zeros(30)), "", "classes must be two or more, all different, got 0$"),
+        (broken(y=np.arange(29)), "", "y must hold one label for each of 30 trials, got 29"),
         (broken(), "classes=0:7", "unknown class '7'; allowed: 0, 1, 2"),
-        (broken(), "classes=0", "the classes are 0; right are two or more, all different"),
-        (broken(), "classes=0:0", "the classes are 0:0; right are two or more, all different"),
-        (broken(lengths=np.full(30, 1)), "", "trial 0 has 1 samples"),
-        (broken(lengths=np.full(30, 21)), "", "lengths needs whole numbers from 0 to 20"),
-        (broken(lengths=np.full(30, -1)), "", "lengths needs whole numbers"),
-        (broken(lengths=np.full(30, 9.5)), "", "lengths needs whole numbers"),
-        (broken(lengths=np.full(3, 9)), "", "lengths needs 30 numbers"),
-        (broken(lengths=np.full(30, "9")), "", "lengths needs 30 numbers"),
-        (broken(train=np.ones(3, dtype=bool)), "", "train needs 30 booleans"),
-        (broken(train=np.full(30, 0.5)), "", "train needs 30 booleans"),
-        (broken(train=np.zeros(30, dtype=bool)), "", "class 0 has no trial to train on"),
-        (broken(train=recordings()["y"] > 0), "", "class 0 has no trial to train on"),
-        (broken(), "test_share=1", "test_share=1.0 is not allowed"),
-        (broken(), "test_share=-0.1", "test_share=-0.1 is not allowed"),
-        (broken(), "seed=-1", "seed=-1 is not allowed"),
-        (broken(), "feature=lag_integrated", "needs max_lag"),
-        (broken(), "feature=lag_integrated,max_lag=-1", "max_lag=-1"),
-        (broken(), "feature=lag_integrated,max_lag=10", "trial 0 has 20 samples, at least 21 are needed"),
-        (broken(), "max_lag=3", "max_lag is for feature=lag_integrated"),
-        (broken(), "feature=means", r"right is: zero_lag\|lag_integrated"),
-        (broken(), "normalize=yes", r"right is: channels\|whiten\|trial\|none"),
+        (broken(), "classes=0", "classes must be two or more, all different, got 0$"),
+        (broken(), "classes=0:0", "classes must be two or more, all different, got 0:0$"),
+        (broken(lengths=np.full(30, 1)), "", "trial 0 must have at least 2 samples, got 1"),
+        (broken(lengths=np.full(30, 21)), "", "lengths must be whole numbers from 0 to 20"),
+        (broken(lengths=np.full(30, -1)), "", "lengths must be whole numbers"),
+        (broken(lengths=np.full(30, 9.5)), "", "lengths must be whole numbers"),
+        (broken(lengths=np.full(3, 9)), "", "lengths must hold 30 numbers"),
+        (broken(lengths=np.full(30, "9")), "", "lengths must hold 30 numbers"),
+        (broken(train=np.ones(3, dtype=bool)), "", "train must hold 30 booleans"),
+        (broken(train=np.full(30, 0.5)), "", "train must hold 30 booleans"),
+        (broken(train=np.zeros(30, dtype=bool)), "", "class 0 must have a trial to train on"),
+        (broken(train=recordings()["y"] > 0), "", "class 0 must have a trial to train on"),
+        (broken(), "test_share=1", "test_share must be 0 or more and less than 1, got 1.0"),
+        (broken(), "test_share=-0.1", "test_share must be 0 or more and less than 1, got -0.1"),
+        (broken(), "seed=-1", "seed must be 0 or more, got -1"),
+        (broken(), "feature=lag_integrated", "max_lag must be given"),
+        (broken(), "feature=lag_integrated,max_lag=-1", "max_lag must be a whole number of samples, 0 or more, got -1"),
+        (broken(), "feature=lag_integrated,max_lag=10", "trial 0 must have at least 21 samples, got 20"),
+        (broken(), "max_lag=3", "max_lag must not be given for feature=zero_lag"),
+        (broken(), "feature=means", r"feature must be zero_lag\|lag_integrated, got means"),
+        (broken(), "normalize=yes", r"normalize must be channels\|whiten\|trial\|none, got yes"),
         (broken(), "class=0:1", "did you mean 'classes'"),
     ],
 )
-def test_wrong_recordings(tmp_path: Path, make: Callable[[Path], str], rest: str, message: str) -> None:
+def test_wrong_recordings_are_refused_in_one_line(
+    tmp_path: Path, make: Callable[[Path], str], rest: str, message: str
+) -> None:
     with pytest.raises(QcqpbenchError, match=message) as caught:
         problem(f"recorded[{make(tmp_path / 'a.npz')},{rest}]")
     assert "\n" not in str(caught.value)
 
 
-def test_a_negative_variance_says_what_would_help() -> None:
+def test_a_negative_variance_is_refused_with_a_remedy() -> None:
     x = np.tile([1.0, -1.0], (4, 2, 6)) + 0.1 * np.random.default_rng(0).standard_normal((4, 2, 12))
     for normalize in ("channels", "trial"):
-        with pytest.raises(QcqpbenchError, match="variance is negative; right is a smaller max_lag, or normalize=none"):
+        with pytest.raises(QcqpbenchError, match="must not be negative: use a smaller max_lag or normalize=none"):
             recorded_task(x, [0, 1, 0, 1], feature="lag_integrated", max_lag=1, normalize=normalize)
 
 
@@ -401,7 +407,7 @@ def header(shape: tuple[int, ...]) -> bytes:
 
 
 @pytest.mark.parametrize("content", [header((10**15,)), header((10**30,)), header((3, 4, 5)), b"raw", b""])
-def test_members_that_are_no_arrays(tmp_path: Path, content: bytes) -> None:
+def test_members_that_are_not_arrays_are_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "a.npz"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("X.npy", content)
@@ -410,6 +416,7 @@ def test_members_that_are_no_arrays(tmp_path: Path, content: bytes) -> None:
 
 
 def refused(path: Path) -> str:
+    """Return the message of the error that a file of recordings raises."""
     with pytest.raises(QcqpbenchError) as caught:
         problem(f'recorded[path="{path}"]')
     assert str(caught.value).startswith(f"{path}: ")
@@ -417,21 +424,21 @@ def refused(path: Path) -> str:
     return str(caught.value)
 
 
-def test_files_that_are_no_recordings(tmp_path: Path) -> None:
+def test_files_without_recordings_are_refused(tmp_path: Path) -> None:
     assert "No such file" in refused(tmp_path / "missing.npz")
     assert "directory" in refused(tmp_path)
     for content in (b"", b"hello", b"PK\x03\x04", SHIPPED.read_bytes()[:50_000]):
         (tmp_path / "a.npz").write_bytes(content)
-        assert "is damaged or no .npz file" in refused(tmp_path / "a.npz")
+        assert "is damaged or not an .npz file of recordings" in refused(tmp_path / "a.npz")
     write(problem("covariance_perceptron[m=4,p=3]"), tmp_path / "task.npz")
-    assert "has no array X and no y" in refused(tmp_path / "task.npz")
+    assert "must hold the arrays X and y, got no X and no y" in refused(tmp_path / "task.npz")
 
 
-def test_a_bomb_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qcqpbench.problems.recorded._MOST", 100_000)
-    assert "unpacks to 0.000176 GB; right is at most 0.0001" in refused(SHIPPED)
+def test_a_zip_bomb_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qcqpbench.problems.recorded._MAX_BYTES", 100_000)
+    assert "must unpack to at most 100000 bytes, got 17" in refused(SHIPPED)
 
 
-def test_too_many_channels_are_refused_before_memory_is_taken() -> None:
-    with pytest.raises(QcqpbenchError, match=r"covariances of 40000 channels need 25\.6 GB; right is at most 8"):
+def test_too_many_channels_are_refused_before_memory_is_allocated() -> None:
+    with pytest.raises(QcqpbenchError, match=r"covariances must take at most 8 GB, got 25\.6 GB of 40000 channels"):
         recorded_task(np.zeros((2, 40_000, 2)), [0, 1], test_share=0)

@@ -1,4 +1,4 @@
-"""Every registered solver, whatever adds it, goes through the conformance suite here."""
+"""Run every registered solver, also of plug-ins, through the conformance suite."""
 
 import pytest
 
@@ -7,10 +7,10 @@ from qcqpbench.catalog.status import Availability
 from qcqpbench.run import conformance
 from qcqpbench.run.conformance import check_solver
 
-# All of these tests take seconds: some run packages, all of them run every problem of the suite.
+# Each test takes seconds: it runs every problem of the suite.
 pytestmark = [pytest.mark.slow, pytest.mark.solver]
 
-# Further settings worth the suite, beside every solver's defaults.
+# Settings to check besides every solver's defaults.
 VARIANTS = [
     "cvxpy_alternating[solver=SCS]",
     "ipopt[formulation=min_norm]",
@@ -20,16 +20,16 @@ VARIANTS = [
     "soft_margin[method=lbfgs,eta_max=10000]",
     "soft_margin[eta_max=100,rate=0.05]",
 ]
-# Of solvers that take seconds for a run: fewer starts, which must reach every optimum too, and fewer iterations of the
-# same kind where they would go on to their limit, as on an infeasible problem.
+# Solvers that take seconds for a run get fewer starts, which must reach every optimum too, and fewer iterations where
+# they would go on to their limit, as on an infeasible problem.
 SETTINGS = {"multistart": "multistart[rounds=2]", "trust_constr": "trust_constr[max_iter=300]"}
 STARTS = {"gip": 3, "multistart": 3, "qcqp": 3, "soft_margin": 3}
 
 
 @pytest.mark.parametrize("spec", [*solvers(), *VARIANTS])
-def test_conforms(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_solver_conforms(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = SETTINGS.get(spec, spec)
-    monkeypatch.setattr(conformance, "STARTS", STARTS.get(solver(spec).name, conformance.STARTS))
+    monkeypatch.setattr(conformance, "MAX_STARTS", STARTS.get(solver(spec).name, conformance.MAX_STARTS))
     status, reason = solver(spec).availability()
     if status is not Availability.AVAILABLE:
         pytest.skip(f"{spec}: {status}: {reason}")
@@ -38,7 +38,7 @@ def test_conforms(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", solvers())
-def test_describes_itself(name: str) -> None:
+def test_solver_describes_itself(name: str) -> None:
     kind = solvers()[name]
     assert kind.drives and kind.citation
     assert kind.name == name

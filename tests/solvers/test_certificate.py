@@ -10,17 +10,17 @@ from tests.support.duality import stacked_matrix
 
 
 @pytest.mark.solver
-def test_the_bound_is_the_semidefinite_one_and_above_every_point() -> None:
-    """Against cvxpy's solution of the same relaxation, of the task as a QCQP."""
+def test_the_bound_is_that_of_the_semidefinite_relaxation() -> None:
+    """Compare with cvxpy's solution of the same relaxation of the task as a QCQP."""
     pytest.importorskip("cvxpy")
     task = qcqpbench.problem("covariance_perceptron[m=8,load=0.5,seed=1]")
-    own, semidefinite = solve(task, "certificate[tol=1e-4]"), solve(task, "sdr")
-    assert own.bound == pytest.approx(semidefinite.bound, rel=1e-3)
-    assert own.bound is not None and own.margin is not None and own.bound >= own.margin
-    assert own.gap == pytest.approx((own.bound - own.margin) / own.bound)
+    certified, relaxed = solve(task, "certificate[tol=1e-4]"), solve(task, "sdr")
+    assert certified.bound == pytest.approx(relaxed.bound, rel=1e-3)
+    assert certified.bound is not None and certified.margin is not None and certified.bound >= certified.margin
+    assert certified.gap == pytest.approx((certified.bound - certified.margin) / certified.bound)
 
 
-def test_optimal_is_said_only_where_it_is_proved(make_task: MakeTask) -> None:
+def test_a_run_is_optimal_only_if_proved(make_task: MakeTask) -> None:
     single = make_task(p=1, m=5, n=2)
     proved = solve(single, "certificate")
     assert proved.termination is Termination.OPTIMAL
@@ -30,15 +30,15 @@ def test_optimal_is_said_only_where_it_is_proved(make_task: MakeTask) -> None:
 
 
 @pytest.mark.parametrize("n", [2, 3])
-def test_its_row_proves_its_bound(make_task: MakeTask, n: int) -> None:
-    """Weak duality, with the row's λ and y and NumPy's eigenvalues; what is no λ proves nothing."""
+def test_the_bound_follows_from_the_multipliers_of_the_row(make_task: MakeTask, n: int) -> None:
+    """Recompute the bound by weak duality from λ and y with NumPy's eigenvalues; an invalid λ bounds nothing."""
     task = make_task(p=12, m=4, n=n)
-    found = solve(task, "certificate")
-    assert found.multipliers is not None and found.details is not None and found.bound is not None
-    y = np.array([found.details[f"offset_{i}"] for i in range(n)], dtype=float)
-    S = stacked_matrix(task, found.multipliers / found.multipliers.sum()) - np.diag(np.repeat(y, 4))
-    assert found.bound == pytest.approx(0.5 * y.sum() + 0.5 * n * np.linalg.eigvalsh(S)[-1], rel=1e-9)
-    assert proved_bound(task, 3 * found.multipliers, y) == pytest.approx(found.bound, rel=1e-9)
-    assert proved_bound(task, found.multipliers) >= found.bound * (1 - 1e-9)
-    for wrong in (-found.multipliers, 0 * found.multipliers, np.nan * found.multipliers):
+    attempt = solve(task, "certificate")
+    assert attempt.multipliers is not None and attempt.details is not None and attempt.bound is not None
+    y = np.array([attempt.details[f"offset_{i}"] for i in range(n)], dtype=float)
+    S = stacked_matrix(task, attempt.multipliers / attempt.multipliers.sum()) - np.diag(np.repeat(y, 4))
+    assert attempt.bound == pytest.approx(0.5 * y.sum() + 0.5 * n * np.linalg.eigvalsh(S)[-1], rel=1e-9)
+    assert proved_bound(task, 3 * attempt.multipliers, y) == pytest.approx(attempt.bound, rel=1e-9)
+    assert proved_bound(task, attempt.multipliers) >= attempt.bound * (1 - 1e-9)
+    for wrong in (-attempt.multipliers, 0 * attempt.multipliers, np.nan * attempt.multipliers):
         assert proved_bound(task, wrong, y) == np.inf

@@ -1,4 +1,4 @@
-"""The solver of examples/, installed as somebody else's package, is found, checked and run."""
+"""Install the solver of examples/ as a package, then list, check and run it."""
 
 import ast
 import json
@@ -17,7 +17,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "random_search"
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment of a process that has the example installed."""
+    """Return the environment variables of a process that has the example installed."""
     target = tmp_path_factory.mktemp("site")
     source = tmp_path_factory.mktemp("source")
     for file in EXAMPLE.iterdir():
@@ -35,7 +35,7 @@ def qcqpbench(environment: dict[str, str], *words: str) -> subprocess.CompletedP
     )
 
 
-def test_it_takes_no_more_than_20_lines() -> None:
+def test_the_example_has_at_most_20_lines() -> None:
     tree = ast.parse((EXAMPLE / "random_search.py").read_text())
     (solver,) = (node for node in tree.body if isinstance(node, ast.ClassDef))
     imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
@@ -43,7 +43,7 @@ def test_it_takes_no_more_than_20_lines() -> None:
     assert len(lines) + len(imports) + len(solver.decorator_list) <= 20
 
 
-def test_it_is_found_checked_and_run(installed: dict[str, str]) -> None:
+def test_the_example_is_listed_checked_and_run(installed: dict[str, str]) -> None:
     listed = json.loads(qcqpbench(installed, "list", "solvers", "--json").stdout)
     assert "random_search" in [row["name"] for row in listed]
 
@@ -56,7 +56,7 @@ def test_it_is_found_checked_and_run(installed: dict[str, str]) -> None:
     assert attempt["termination"] == "finished" and attempt["iterations"] == 500
 
 
-def test_without_it_the_solver_is_unknown() -> None:
+def test_the_solver_is_unknown_without_the_package() -> None:
     done = qcqpbench(dict(os.environ), "check", "random_search")
     assert done.returncode == 2
     assert done.stderr.startswith("qcqpbench: unknown solver 'random_search'; ")

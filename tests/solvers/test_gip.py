@@ -18,12 +18,13 @@ Array = NDArray[np.float64]
 
 @pytest.mark.parametrize("spec", ["m=20,p=30", "m=12,p=40,n=3", "m=15,p=60,ensemble=gaussian", "m=10,p=80,n=4"])
 def test_kkt_conditions_hold(spec: str) -> None:
-    """Recomputed from the point and the multipliers: Σλ = 1, complementarity, and no direction on the spheres to go."""
+    """Recompute Σλ = 1, complementarity and stationarity on the spheres from the point and the multipliers."""
     task = qcqpbench.problem(f"covariance_perceptron[{spec},seed=5]")
     assert isinstance(task, MaxMargin)
-    found = solver("gip").build(task)(random_start(task), Budget())
-    assert found.termination is Termination.LOCALLY_OPTIMAL and found.x is not None and found.multipliers is not None
-    W, weights = found.x, found.multipliers
+    solution = solver("gip").build(task)(random_start(task), Budget())
+    assert solution.termination is Termination.LOCALLY_OPTIMAL
+    assert solution.x is not None and solution.multipliers is not None
+    W, weights = solution.x, solution.multipliers
     stabilities = task.stabilities(W)
     assert weights.min() >= 0 and weights.sum() == pytest.approx(1)
     assert (weights * (stabilities - stabilities.min())).max() < 1e-8
@@ -33,7 +34,7 @@ def test_kkt_conditions_hold(spec: str) -> None:
     assert np.linalg.norm(W, axis=1) == pytest.approx(1)
 
 
-def test_no_small_step_is_better() -> None:
+def test_no_small_step_improves_the_margin() -> None:
     task = qcqpbench.problem("covariance_perceptron[m=10,p=15,seed=2]")
     assert isinstance(task, MaxMargin)
     attempt = solve(task, "gip")
@@ -46,7 +47,7 @@ def test_no_small_step_is_better() -> None:
 
 @pytest.mark.solver
 @pytest.mark.parametrize("precision", ["mixed", "double"])
-def test_precisions_and_paths_agree_with_ipopt(precision: str) -> None:
+def test_both_precisions_agree_with_ipopt(precision: str) -> None:
     task = qcqpbench.problem("covariance_perceptron[m=30,load=0.25,seed=1]")
     best = max(solve(task, "ipopt", random_start(task, k)).margin or -np.inf for k in range(5))
     assert solve(task, f"gip[precision={precision}]").margin == pytest.approx(best, rel=1e-6)
@@ -54,7 +55,7 @@ def test_precisions_and_paths_agree_with_ipopt(precision: str) -> None:
 
 @pytest.mark.parametrize("n", [2, 3])
 @pytest.mark.parametrize("symmetric", [True, False])
-def test_the_warm_up_climbs_and_knows_its_margins(make_task: MakeTask, n: int, symmetric: bool) -> None:
+def test_the_warm_up_climbs_and_returns_its_margins(make_task: MakeTask, n: int, symmetric: bool) -> None:
     task = make_task(p=15, m=12, n=n)
     if symmetric:
         task = MaxMargin(task.patterns + task.patterns.swapaxes(1, 2), task.labels)
@@ -64,18 +65,18 @@ def test_the_warm_up_climbs_and_knows_its_margins(make_task: MakeTask, n: int, s
     for W, margins in points:
         assert np.linalg.norm(W, axis=2) == pytest.approx(1)
         assert margins == pytest.approx(task.margin(W), abs=1e-5 * passes.unit)
-    first, last = (ascent(task, points[k][0], passes.unit) for k in (0, -1))
+    first, last = (slope(task, points[k][0], passes.unit) for k in (0, -1))
     assert last.mean() < 0.2 * first.mean()
 
 
-def ascent(task: MaxMargin, W: Array, unit: float) -> Array:
-    """The length of the soft margin's gradient on the spheres, at the warm-up's last T."""
+def slope(task: MaxMargin, W: Array, unit: float) -> Array:
+    """Return the length of the soft margin's gradient on the spheres, at the warm-up's last T."""
     _, gradient = task.soft_margin_gradient(W, 1 / (0.3 * unit))
     return np.linalg.norm(gradient - np.sum(gradient * W, axis=2, keepdims=True) * W, axis=(1, 2))
 
 
-def test_paths_that_ran_together_are_followed_once(make_task: MakeTask) -> None:
-    """Up to what leaves every stability as it is: the sign of all rows, their exchange if patterns are symmetric."""
+def test_close_paths_are_followed_once(make_task: MakeTask) -> None:
+    """Include the symmetries of the stabilities: the sign of all rows, their exchange if patterns are symmetric."""
     task = make_task(p=5, m=12, n=2)
     both = MaxMargin(task.patterns + task.patterns.swapaxes(1, 2), task.labels)
     one, other = batch_of_starts(random_start(task), 2)
@@ -86,8 +87,8 @@ def test_paths_that_ran_together_are_followed_once(make_task: MakeTask) -> None:
     assert distinct(Passes(both, mixed=True), W) == [0, 2, 4]
 
 
-def odd_tasks(make_task: MakeTask, seed: int) -> MaxMargin:
-    """Small tasks of all kinds: duplicates, contradictions, zero patterns, rank one, symmetric or not, any scale."""
+def odd_task(make_task: MakeTask, seed: int) -> MaxMargin:
+    """Return a small task with duplicates, contradictions, zeros, rank one or symmetric patterns, at any scale."""
     rng = np.random.default_rng(seed)
     p, m, n = rng.integers(1, 61), rng.integers(2, 13), rng.integers(2, 5)
     task = make_task(p=int(p), m=int(m), n=int(n), seed=seed, zeros=float(rng.choice([0.0, 0.8])))
@@ -110,9 +111,9 @@ def odd_tasks(make_task: MakeTask, seed: int) -> MaxMargin:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", range(6))
-def test_odd_tasks(make_task: MakeTask, request: pytest.FixtureRequest, kind: int) -> None:
+def test_odd_tasks_are_solved(make_task: MakeTask, request: pytest.FixtureRequest, kind: int) -> None:
     for seed in range(kind, request.config.getoption("--odd-tasks"), 6):
-        task = odd_tasks(make_task, seed)
+        task = odd_task(make_task, seed)
         attempt = solve(task, "gip[starts=3]", time_limit=20)
         assert attempt.termination is not Termination.ERROR, (seed, attempt.message)
         assert attempt.margin is not None and np.isfinite(attempt.margin), seed
@@ -122,7 +123,7 @@ def test_odd_tasks(make_task: MakeTask, request: pytest.FixtureRequest, kind: in
 
 
 @pytest.mark.slow
-def test_multistart_is_at_least_as_good_as_its_first_round_and_keeps_to_its_time() -> None:
+def test_multistart_is_at_least_as_good_as_its_first_round_also_with_a_time_limit() -> None:
     task = qcqpbench.problem("covariance_perceptron[m=30,load=2]")
     one, several = solve(task, "multistart[rounds=1]"), solve(task, "multistart[rounds=4]")
     assert one.margin is not None and one.margin == solve(task, "gip").margin

@@ -1,4 +1,4 @@
-"""What is special about the Pyomo adapter: the model it builds and the solvers it finds. Conformance is elsewhere."""
+"""Tests of the Pyomo adapter beyond conformance: the model it builds and the solvers it finds."""
 
 import sys
 import tempfile
@@ -28,7 +28,7 @@ pytestmark = [
 DISK = ((1.0, 0.0), (0.0, 1.0))
 EQUALITY = QCQP.from_matrices((None, (1.0, 1.0), 0.0), [(DISK, None, 2.0, 2.0)], start=np.array([-0.9, -0.2]))
 
-# Solves what Pyomo writes for an executable, and answers in a file, as IPOPT's own does.
+# Reads the file that Pyomo writes for an executable, solves it and writes the result, as IPOPT's executable does.
 EXECUTABLE = """#!{python}
 import sys
 if "--version" in sys.argv:
@@ -38,7 +38,7 @@ with load_pyomo():
     from pyomo.contrib.pynumero.algorithms.solvers.cyipopt_solver import CyIpoptSolver
     from pyomo.contrib.pynumero.interfaces.ampl_nlp import AslNLP
     from pyomo.contrib.pynumero.interfaces.cyipopt_interface import CyIpoptNLP
-options = dict(each.split("=") for each in sys.argv[3:])
+options = dict(option.split("=") for option in sys.argv[3:])
 limits = dict(max_iter=int(options.get("max_iter", 3000)), tol=float(options["tol"]))
 x, info = CyIpoptSolver(CyIpoptNLP(AslNLP(sys.argv[1])), options=limits).solve()
 duals = info["mult_g"]
@@ -61,13 +61,14 @@ def model_of(case: QCQP) -> Any:
 
 
 def general(sense: Any) -> QCQP:
+    """Return a problem with bounds and constraints of every kind."""
     rng = np.random.default_rng(0)
     n, inf = 4, np.inf
     ranges = [(-inf, 2.0), (-1.0, inf), (-1.0, 1.5), (0.5, 0.5)]
-    rows: list[Any] = [(rng.standard_normal((n, n)), rng.standard_normal(n), *each) for each in ranges]
+    rows: list[Any] = [(rng.standard_normal((n, n)), rng.standard_normal(n), *bounds) for bounds in ranges]
     rows += [(np.diag([0, 0, 1.0, 0]), None, -2.0, 0.5), (None, rng.standard_normal(n), -2.0, 0.5)]
-    bounds = {"x_lower": [-inf, -0.5, 0.25, -inf], "x_upper": [inf, 0.5, 0.25, 1.0]}
-    return QCQP.from_matrices((rng.standard_normal((n, n)), rng.standard_normal(n), 0.75), rows, sense=sense, **bounds)
+    box = {"x_lower": [-inf, -0.5, 0.25, -inf], "x_upper": [inf, 0.5, 0.25, 1.0]}
+    return QCQP.from_matrices((rng.standard_normal((n, n)), rng.standard_normal(n), 0.75), rows, sense=sense, **box)
 
 
 @pytest.mark.parametrize(
@@ -79,24 +80,24 @@ def general(sense: Any) -> QCQP:
         encoded("covariance_perceptron[m=6,p=5,ensemble=gaussian]", "min_norm"),
     ],
 )
-def test_the_model_is_the_problem(case: QCQP) -> None:
+def test_the_model_has_the_values_and_bounds_of_the_problem(case: QCQP) -> None:
     model = model_of(case)
     assert (model.objective.sense == pyo.minimize) == (case.sense == "minimize")
     for bounds, components in (
         ((case.lower, case.upper), model.constraints),
         ((case.x_lower, case.x_upper), model.x),
     ):
-        found = [(each.lower, each.upper) for each in components.values()]
-        np.testing.assert_array_equal(np.array(found, dtype=float), np.where(np.isinf(bounds), np.nan, bounds).T)
+        model_bounds = [(component.lower, component.upper) for component in components.values()]
+        np.testing.assert_array_equal(np.array(model_bounds, dtype=float), np.where(np.isinf(bounds), np.nan, bounds).T)
     for x in np.random.default_rng(1).standard_normal((5, case.n_variables)):
         set_point(model, x)
         np.testing.assert_array_equal(point(model), x)
         assert pyo.value(model.objective) == pytest.approx(case.objective(x))
-        bodies = [pyo.value(each.body) for each in model.constraints.values()]
+        bodies = [pyo.value(constraint.body) for constraint in model.constraints.values()]
         np.testing.assert_allclose(bodies, case.values(x), atol=1e-12)
 
 
-def test_rows_that_say_nothing() -> None:
+def test_constraints_without_effect_are_left_out() -> None:
     inf = np.inf
     rows = [(DISK, None, -inf, inf), (None, (0.0, 0.0), -1.0, 1.0), (DISK, None, -inf, 4.0)]
     case = QCQP.from_matrices((DISK, (-2.0, 0.0), 0.0), rows)
@@ -105,11 +106,11 @@ def test_rows_that_say_nothing() -> None:
 
 
 @pytest.mark.parametrize("form", ["epigraph", "min_norm"])
-def test_the_model_grows_with_the_nonzeros(form: str) -> None:
+def test_the_model_grows_linearly_with_the_nonzeros(form: str) -> None:
     for m in (10, 20, 40):
         case = encoded(f"covariance_perceptron[m={m},load=1]", form)
         model = model_of(case)
-        parts = [model.objective.expr, *(each.body for each in model.constraints.values())]
+        parts = [model.objective.expr, *(constraint.body for constraint in model.constraints.values())]
         rows = 1 + case.n_constraints
         # A term is a node, its coefficient and its variable; a leading variable, of at most 2m in a row, adds three.
         most = 3 * (case.quadratic.nnz + case.linear.nnz) + rows * (3 * case.n_variables + 3)
@@ -117,7 +118,7 @@ def test_the_model_grows_with_the_nonzeros(form: str) -> None:
         assert len(model.x) + len(model.constraints) == case.n_variables + case.n_constraints
 
 
-def test_takes_the_same_steps_as_cyipopt_alone() -> None:
+def test_pyomo_takes_the_same_steps_as_cyipopt_alone() -> None:
     task = problem("covariance_perceptron[m=10,p=20]")
     through, alone = (solve(task, name) for name in ("pyomo[backend=cyipopt]", "ipopt"))
     assert through.details is not None and through.details["solver"] == "cyipopt"
@@ -129,6 +130,7 @@ def test_takes_the_same_steps_as_cyipopt_alone() -> None:
 
 @pytest.fixture
 def executable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a program named ipopt on the path."""
     path = tmp_path / "ipopt"
     path.write_text(EXECUTABLE.format(python=sys.executable))
     path.chmod(0o755)
@@ -136,9 +138,9 @@ def executable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("executable")
-def test_prefers_the_executable() -> None:
+def test_an_executable_ipopt_is_preferred() -> None:
     if solver("pyomo[backend=cyipopt]").availability()[0] is not Availability.AVAILABLE:
-        pytest.skip("PyNumero, which plays the executable here, is missing")
+        pytest.skip("PyNumero, with which the executable is imitated, is missing")
     assert solver("pyomo").availability() == (Availability.AVAILABLE, "")
     attempt = solve(EQUALITY, "pyomo", time_limit=60)
     assert attempt.details == {"solver": "ipopt 3.14.0"}
@@ -149,7 +151,7 @@ def test_prefers_the_executable() -> None:
     assert attempt.point is not None
 
 
-def test_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_parts_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("shutil.which", lambda _: None)
     assert solver("pyomo").availability() == solver("pyomo[backend=cyipopt]").availability()
     monkeypatch.setenv("PYOMO_CONFIG_DIR", str(tmp_path))
@@ -165,15 +167,15 @@ def test_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("backend", "words"), [("nosuch", "knows no solver nosuch"), ("baron", "finds no baron")])
-def test_other_backends_must_be_there(backend: str, words: str) -> None:
+def test_a_backend_that_is_missing_is_skipped(backend: str, words: str) -> None:
     attempt = solve(EQUALITY, f"pyomo[backend={backend}]")
     assert attempt.termination is Termination.SKIPPED
     assert words in attempt.message
 
 
 @pytest.mark.parametrize("backend", ["highs", "appsi_highs"])
-def test_other_backends_are_called(backend: str) -> None:
-    """Through the newer and the older of Pyomo's interfaces."""
+def test_other_backends_solve(backend: str) -> None:
+    """Call the newer and the older of Pyomo's interfaces."""
     pytest.importorskip("highspy")
     case = QCQP.from_matrices((None, (1.0, 2.0), 3.0), [(None, (1.0, 1.0), -1.0, 1.0), (None, (1.0, -1.0), -1.0, 1.0)])
     attempt = solve(case, f"pyomo[backend={backend}]", time_limit=10)
@@ -181,7 +183,7 @@ def test_other_backends_are_called(backend: str) -> None:
     assert attempt.objective == pytest.approx(1)
 
 
-def test_scip_proves() -> None:
+def test_scip_proves_optimality_and_infeasibility() -> None:
     pytest.importorskip("pyscipopt")
     case = QCQP.from_matrices((DISK, (-1.0, 0.0), 0.25), [(DISK, None, 1.0, 4.0)])
     attempt = solve(case, "pyomo[backend=scip]", time_limit=20)
@@ -193,7 +195,7 @@ def test_scip_proves() -> None:
     assert (attempt.termination, attempt.point_status) == (Termination.INFEASIBLE, PointStatus.NONE)
 
 
-def test_returns_its_best_point_at_a_limit() -> None:
+def test_a_limit_returns_the_best_point() -> None:
     task = problem("covariance_perceptron[m=20,p=40]")
     attempt = solve(task, "pyomo[backend=cyipopt,max_iter=5]")
     assert (attempt.termination, attempt.iterations) == (Termination.ITERATION_LIMIT, 5)
@@ -203,7 +205,7 @@ def test_returns_its_best_point_at_a_limit() -> None:
     assert attempt.point is not None
 
 
-def test_leaves_no_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_temporary_files_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     for backend in ("ipopt", "scip"):

@@ -14,8 +14,8 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("sense", ["minimize", "maximize"])
-def test_it_reports_its_solutions_and_keeps_a_feasible_start(sense: str) -> None:
-    """The best corner of a box, of a form that is convex the wrong way, by looking at all of them."""
+def test_solutions_are_reported_and_a_feasible_start_is_kept(sense: str) -> None:
+    """Compare with the best of all corners of a box, where a concave minimum or convex maximum is."""
     sign = -1 if sense == "minimize" else 1
     root = np.random.default_rng(0).standard_normal((6, 6))
     problem = QCQP.from_matrices(

@@ -12,8 +12,8 @@ pytestmark = pytest.mark.solver
 @pytest.mark.parametrize("boxed", [True, False])
 @pytest.mark.parametrize("constant", [-5.0, 0.0, 5.0])
 @pytest.mark.parametrize("sense", ["minimize", "maximize"])
-def test_the_bound_counts_the_constant(boxed: bool, constant: float, sense: str) -> None:
-    """±((x − 1)² + y² − 1) + constant, whose optimum is ∓1 + constant; without a box the bound rests on the solver."""
+def test_the_bound_includes_the_constant(boxed: bool, constant: float, sense: str) -> None:
+    """Bound ±((x − 1)² + y² − 1) + constant of optimum ∓1 + constant; without a box the solver's value counts."""
     sign = 1.0 if sense == "minimize" else -1.0
     box: dict[str, Any] = {"x_lower": [-3.0, -3.0], "x_upper": [3.0, 3.0]} if boxed else {}
     problem = QCQP.from_matrices((sign * np.eye(2), [-2.0 * sign, 0.0], constant), sense=sense, **box)
@@ -25,7 +25,7 @@ def test_the_bound_counts_the_constant(boxed: bool, constant: float, sense: str)
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_no_bound_is_below_what_scip_proves(seed: int) -> None:
+def test_the_bound_is_below_the_optimum_of_scip(seed: int) -> None:
     rng = np.random.default_rng(seed)
     A, b = rng.normal(size=(3, 3, 3)), rng.normal(size=(3, 3))
     constraints = [(A[k], b[k], -np.inf, 1.0) for k in (1, 2)]

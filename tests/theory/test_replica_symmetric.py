@@ -32,7 +32,7 @@ INTEGRAL = {
     37.5: 1407.25,
     60: 3601,
 }
-# κ̄ by P̂ for n = 2, by bisection with mpmath.
+# κ̄ by P̂ for n = 2, computed with mpmath by bisection.
 KAPPA_BAR = {
     0.001: 44.7101778122163142,
     0.01: 14.106735979665884425,
@@ -58,17 +58,16 @@ PUBLISHED = {0.1: 4.3589, 0.25: 2.6459, 0.5: 1.7356, 1: 1.0343, 1.5: 0.6912, 2: 
 kappas = st.floats(-10, 60)
 
 
-def test_integral_to_twelve_digits() -> None:
-    found = theory.margin_integral(list(INTEGRAL))
-    np.testing.assert_allclose(found, list(INTEGRAL.values()), rtol=1e-13)
+def test_integral_agrees_with_mpmath() -> None:
+    np.testing.assert_allclose(theory.margin_integral(list(INTEGRAL)), list(INTEGRAL.values()), rtol=1e-13)
 
 
 @pytest.mark.parametrize("kappa", np.linspace(-6, 12, 37))
-def test_integral_against_quadrature(kappa: float) -> None:
+def test_integral_agrees_with_quadrature(kappa: float) -> None:
     density = np.exp(-(kappa**2) / 2) / np.sqrt(2 * np.pi) if kappa < 0 else 1 / np.sqrt(2 * np.pi)
 
     def integrand(s: float) -> float:
-        """s² φ(s−κ̄), the factor e^{−κ̄²/2} taken out where it is small."""
+        """Return s² φ(s−κ̄), without the factor e^{−κ̄²/2} where it is small."""
         return s * s * np.exp(-s * s / 2 + s * kappa if kappa < 0 else -((s - kappa) ** 2) / 2)
 
     expected, _ = quad(integrand, 0, max(kappa, 0) + 15, epsabs=0, epsrel=1e-13, limit=200, points=[max(kappa, 0.5)])
@@ -76,44 +75,44 @@ def test_integral_against_quadrature(kappa: float) -> None:
 
 
 @given(kappas)
-def test_integral_where_the_closed_form_is_stable(kappa: float) -> None:
-    """I(κ̄) + I(−κ̄) = 1 + κ̄², and I is what is left of it on the other side."""
+def test_integrals_of_opposite_margins_add_up(kappa: float) -> None:
+    """Check I(κ̄) + I(−κ̄) = 1 + κ̄²."""
     total = theory.margin_integral(kappa) + theory.margin_integral(-kappa)
     assert total == pytest.approx(1 + kappa**2, rel=1e-13)
 
 
 @given(kappas, st.floats(1e-6, 5))
-def test_integral_increases(kappa: float, step: float) -> None:
+def test_integral_increases_with_the_margin(kappa: float, step: float) -> None:
     assert theory.margin_integral(kappa + step) > theory.margin_integral(kappa)
 
 
 @pytest.mark.parametrize(("load", "expected"), KAPPA_BAR.items())
 @pytest.mark.parametrize("m", [100, 37])
-def test_kappa_bar_to_twelve_digits(load: float, expected: float, m: int) -> None:
-    """p patterns of load P̂ = p/(nm): n = 2 as published, n = 5 by (n−1) n P̂ = const, classical by a quarter of p."""
-    found = [
+def test_kappa_bar_agrees_with_mpmath(load: float, expected: float, m: int) -> None:
+    """Use p patterns of load P̂ = p/(nm) for n = 2, and a quarter of them for n = 5 and the classical perceptron."""
+    kappa_bars = [
         theory.covariance_kappa_bar(2 * m * load, m),
         theory.covariance_kappa_bar(2 * m * load / 4, m, 5),
         theory.classical_kappa_bar(2 * m * load / 4, m),
     ]
-    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(kappa_bars, expected, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize(("load", "expected"), PUBLISHED.items())
-def test_published_values(load: float, expected: float) -> None:
+def test_kappa_bar_agrees_with_published_values(load: float, expected: float) -> None:
     assert theory.covariance_kappa_bar(200 * load, 100) == pytest.approx(expected, abs=5.1e-5)
 
 
 @given(kappas, st.integers(1, 10**6), st.integers(2, 1000))
 def test_kappa_bar_inverts_capacity(kappa: float, m: int, n: int) -> None:
-    found = [
+    kappa_bars = [
         theory.covariance_kappa_bar(theory.covariance_capacity(kappa, m, n), m, n),
         theory.classical_kappa_bar(theory.classical_capacity(kappa, m), m),
     ]
-    np.testing.assert_allclose(found, kappa, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(kappa_bars, kappa, rtol=1e-12, atol=1e-12)
 
 
-def test_capacities_at_zero_margin() -> None:
+def test_capacities_at_zero_margin_are_the_published_ones() -> None:
     assert theory.classical_capacity(0, 50) == pytest.approx(100)
     assert theory.covariance_capacity(0, 50) == pytest.approx(400)
     assert theory.covariance_capacity(0, 50, 5) == pytest.approx(100)
@@ -126,7 +125,7 @@ def test_covariances_carry_more_patterns_for_few_outputs(n: int) -> None:
     assert covariance / classical == pytest.approx(4 / (n - 1), rel=1e-13)
 
 
-def test_all_is_vectorized() -> None:
+def test_functions_are_vectorized() -> None:
     kappa, m, n = np.array([[0.0], [1.0], [-3.0]]), np.array([10, 20]), np.array([2, 3])
     for function in (theory.covariance_capacity, theory.covariance_information, theory.classical_information):
         table = function(kappa, m, n)
@@ -137,7 +136,7 @@ def test_all_is_vectorized() -> None:
     assert np.ndim(theory.covariance_kappa_bar(10.0, 10)) == 0
 
 
-# f − S(f) with mpmath.
+# f − S(f), computed with mpmath.
 @pytest.mark.parametrize(
     ("f", "expected"),
     [
@@ -151,12 +150,12 @@ def test_all_is_vectorized() -> None:
         (1, 1.0),
     ],
 )
-def test_bits_per_entry(f: float, expected: float) -> None:
+def test_bits_per_entry_agree_with_mpmath(f: float, expected: float) -> None:
     assert theory.bits_per_entry(f) == pytest.approx(expected, rel=1e-12)
 
 
-def test_information_counts_the_patterns() -> None:
-    """Three inputs, f = 1: each of the 3 entries has a sign; two outputs: one label. P = 4·3/(1/2) = 24."""
+def test_information_is_capacity_times_bits_of_a_pattern() -> None:
+    """Use three inputs, so 3 entries with a sign each at f = 1, and two outputs, so one label; P = 4·3/(1/2) = 24."""
     assert theory.covariance_pattern_bits(3, 2) == pytest.approx(3 + 1)
     assert theory.covariance_information(0, 3, 2) == pytest.approx(24 * 4)
     assert theory.covariance_information(0, 3, 2, 0.5) == pytest.approx(24 * (3 * 1.5 + 1))
@@ -164,7 +163,7 @@ def test_information_counts_the_patterns() -> None:
 
 
 @given(st.integers(2, 2000), st.integers(2, 2000))
-def test_information_ratio(m: int, n: int) -> None:
+def test_information_ratio_agrees_with_its_closed_form(m: int, n: int) -> None:
     expected = 2 * (m * (m - 1) + n * (n - 1)) / ((n - 1) * (m + n))
     assert theory.information_ratio(m, n) == pytest.approx(expected, rel=1e-13)
     both = theory.covariance_information(1.3, m, n, 0.2), theory.classical_information(1.3, m, n)
@@ -175,12 +174,12 @@ def test_information_ratio(m: int, n: int) -> None:
     ("m", "n", "limit"),
     [(10, 10**9, 2), (10**9, 10**9, 2), (10**9, 3, 2 * (10**9 - 1) / 2), (10**9, 2, 2 * (10**9 - 1))],
 )
-def test_information_ratio_limits(m: int, n: int, limit: float) -> None:
+def test_information_ratio_has_the_limits_of_the_paper(m: int, n: int, limit: float) -> None:
     assert theory.information_ratio(m, n) == pytest.approx(limit, rel=1e-7)
 
 
 def test_extreme_loads_neither_overflow_nor_warn() -> None:
-    """At a tiny load I = κ̄² up to its last digit."""
+    """Compare with I = κ̄², which holds to rounding at tiny loads."""
     p = np.array([1e-300, 1e-100, 1e-10])
     np.testing.assert_allclose(theory.covariance_kappa_bar(p, 100), np.sqrt(400 / p), rtol=1e-10)
     assert -38 < theory.covariance_kappa_bar(1e300, 100) < -36
@@ -192,22 +191,22 @@ def test_extreme_margins_do_not_warn(kappa: float) -> None:
 
 
 @pytest.mark.parametrize("p", [0, -1, np.nan, np.inf, [1.0, 0.0]])
-def test_wrong_numbers_of_patterns(p: float) -> None:
+def test_wrong_numbers_of_patterns_are_refused(p: float) -> None:
     for function in (theory.covariance_kappa_bar, theory.classical_kappa_bar):
-        with pytest.raises(QcqpbenchError, match="p="):
+        with pytest.raises(QcqpbenchError, match="p must be positive and finite"):
             function(p, 100)
 
 
 @pytest.mark.parametrize("f", [-0.1, 1.1, np.nan])
-def test_wrong_sparseness(f: float) -> None:
-    with pytest.raises(QcqpbenchError, match="0 <= f <= 1"):
+def test_wrong_sparseness_is_refused(f: float) -> None:
+    with pytest.raises(QcqpbenchError, match="f must be from 0 to 1"):
         theory.bits_per_entry(f)
 
 
-def test_wrong_sizes() -> None:
-    with pytest.raises(QcqpbenchError, match="m >= 1"):
+def test_wrong_sizes_are_refused() -> None:
+    with pytest.raises(QcqpbenchError, match="m must be at least 1, got 0"):
         theory.covariance_capacity(0, 0)
-    with pytest.raises(QcqpbenchError, match="n >= 2"):
+    with pytest.raises(QcqpbenchError, match="n must be at least 2 for covariances, got 1"):
         theory.covariance_capacity(0, 10, 1)
-    with pytest.raises(QcqpbenchError, match="not a number"):
+    with pytest.raises(QcqpbenchError, match="kappa_bar must be a number, got NaN"):
         theory.margin_integral([0.0, np.nan])

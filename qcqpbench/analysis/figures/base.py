@@ -1,4 +1,4 @@
-"""What a figure is, the runs it is made from, and what figures share: means over pattern sets, words for captions."""
+"""The contract of a figure, the rows it is computed from, and helpers for tables and captions."""
 
 import contextlib
 import itertools
@@ -14,7 +14,7 @@ from qcqpbench.catalog.registry import family
 from qcqpbench.catalog.spec import parse, spell
 from qcqpbench.errors import QcqpbenchError
 from qcqpbench.results.store import Row, Store
-from qcqpbench.run.isolation.worker import solver_facts
+from qcqpbench.run.isolation.description import solver_facts
 from qcqpbench.run.job import is_file
 from qcqpbench.run.suite import Entry, Settings, Suite, facts
 
@@ -24,34 +24,42 @@ if TYPE_CHECKING:
 Axes: TypeAlias = "matplotlib.axes.Axes"
 Table = list[dict[str, Any]]
 
-# gip, which follows many paths in a run, with a single one.
+# A run of gip follows many paths, except in this series.
 ONE_PATH = "gip, one path"
 
 
 @dataclass(frozen=True)
 class Data:
-    """What a figure shows: a table, whose lines may differ in their columns, and a caption that says what it means."""
+    """The numbers and the caption of a figure. Lines of the table may have different columns."""
 
     table: Table
     caption: str
 
-    def of(self, **wanted: Any) -> Table:
-        """The lines that have these values."""
-        return [line for line in self.table if all(line.get(name) == value for name, value in wanted.items())]
+    def where(self, **values: Any) -> Table:
+        """Return the lines that have these values."""
+        return [line for line in self.table if all(line.get(name) == value for name, value in values.items())]
 
-    def having(self, name: str) -> Table:
-        """The lines that have this column."""
+    def with_column(self, name: str) -> Table:
+        """Return the lines that have this column."""
         return [line for line in self.table if name in line]
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of the paper.
+    """A figure of the paper or of a study.
 
-    suite   the runs it is made from, the quick ones or all; None if it needs none
-    data    from the rows of those runs, as `measured` gives them, to what is shown
-    paint   what is shown, into the panels of a picture
-    panels  how many of them stand side by side
+    Parameters
+    ----------
+    name
+        Its name on the command line and in file names.
+    suite
+        Returns the suite of runs it needs, the quick one or the full one; None if it needs no runs.
+    data
+        Returns table and caption for the rows of these runs, as `measured` returns them.
+    paint
+        Draws the data into the panels.
+    panels
+        Number of panels side by side.
     """
 
     name: str
@@ -62,47 +70,47 @@ class Figure:
 
 
 def grid(name: str, **parameters: Any) -> list[str]:
-    """The specs of a grid of problems: each parameter a value or several."""
+    """Return the problem specs of a grid. Each parameter is a value or a list of values."""
     values = [value if isinstance(value, list | tuple | range) else [value] for value in parameters.values()]
     points = itertools.product(*values)
     return [family(spell(name, dict(zip(parameters, point, strict=True)))).spec for point in points]
 
 
-def entry(spec: str, settings: Settings, **where: Any) -> Entry:
-    """A solver, on those problems alone whose parameters have these values."""
-    return Entry(solver_facts(spec), settings, {name: [value] for name, value in where.items()})
+def entry(spec: str, settings: Settings, **parameters: Any) -> Entry:
+    """Return a suite entry for a solver, restricted to problems with these parameters."""
+    return Entry(solver_facts(spec), settings, {name: [value] for name, value in parameters.items()})
 
 
 def measured(store: Store, suite: Suite) -> list[Row]:
-    """The rows of a suite's solvers on its problems, from however many starts, of each run the newest.
+    """Return the newest row of each run of a suite's solvers on its problems, with any number of starts.
 
-    Solvers go by their series, so that rows count whose settings are no longer those of the suite; specs without a
-    parameter that was added since count as if they had its default. Each row has its series, the solver's scope, the
-    run's point, and as facts the problem's name and parameters, p, n and the load among them.
+    Solvers are matched by series, so rows with former settings of a solver count too. Specs that lack a parameter added
+    later count as having its default. Each row has its `series`, the solver's `scope`, the `point`, and as `facts` the
+    problem's name and parameters, including p, n and the load.
     """
     newest = {_run(row): row for row in _of_suite(store, suite)}
     return [row | {"facts": _facts(row["problem"]), "point": store.point(row["id"])} for row in newest.values()]
 
 
 def count_replaced(store: Store, suite: Suite) -> int:
-    """Return how many rows of a suite `measured` leaves out because there are newer ones of the same runs."""
+    """Return the number of rows of a suite that `measured` leaves out because newer rows of the same runs exist."""
     runs = list(map(_run, _of_suite(store, suite)))
     return len(runs) - len(set(runs))
 
 
 def _of_suite(store: Store, suite: Suite) -> Iterator[Row]:
-    """Yield all rows of a suite's solvers on its problems that were run, the oldest first."""
+    """Yield the rows of a suite's solvers on its problems, oldest first, without skipped runs."""
     scopes = {
-        (text, series(each.solver.spec)): each.solver.scope
-        for each in suite.entries
-        for text in suite.problems
-        if each.takes(text)
+        (problem, series_name(entry.solver.spec)): entry.solver.scope
+        for entry in suite.entries
+        for problem in suite.problems
+        if entry.takes(problem)
     }
     spellings = _Spellings(suite)
     for row in store.rows(all_rows=True, order="begun"):
-        kind = spellings.problem(row["problem"]), series(spellings.solver(row["solver"]))
-        if kind in scopes and was_run(row):
-            yield row | {"problem": kind[0], "series": kind[1], "scope": scopes[kind]}
+        problem, series = spellings.problem(row["problem"]), series_name(spellings.solver(row["solver"]))
+        if (problem, series) in scopes and was_run(row):
+            yield row | {"problem": problem, "series": series, "scope": scopes[problem, series]}
 
 
 def _run(row: Row) -> tuple[Any, ...]:
@@ -110,20 +118,20 @@ def _run(row: Row) -> tuple[Any, ...]:
 
 
 def mixed_versions(rows: Iterable[Row]) -> str:
-    """Return a sentence on the series whose rows are of several versions of a solver; empty if there are none."""
+    """Return a sentence naming the series with rows of several solver versions; empty if there are none."""
     versions: dict[str, set[str]] = {}
     for row in rows:
         versions.setdefault(row["series"], set()).add(row["version"])
-    several = [f"{name} ({'; '.join(sorted(each))})" for name, each in versions.items() if len(each) > 1]
-    return f"Runs of several versions, the newest of each run: {', '.join(several)}." if several else ""
+    mixed = [f"{series} ({'; '.join(sorted(names))})" for series, names in versions.items() if len(names) > 1]
+    return f"Runs of several versions, the newest of each run: {', '.join(mixed)}." if mixed else ""
 
 
 class _Spellings:
-    """The specs of rows as the classes of a suite spell them now; what they do not know stays as it is."""
+    """Current spellings of the specs in stored rows. Specs of unknown families and solvers are unchanged."""
 
     def __init__(self, suite: Suite) -> None:
         self._solvers = {entry.solver.name for entry in suite.entries}
-        self._families = {parse(text)[0] for text in suite.problems if not is_file(text)}
+        self._families = {parse(problem)[0] for problem in suite.problems if not is_file(problem)}
         self.problem = cache(self._problem)
         self.solver = cache(self._solver)
 
@@ -140,36 +148,36 @@ class _Spellings:
 
 
 def _facts(problem: str) -> dict[str, Any]:
-    known = {"n": 1} | facts(problem)
-    synapses = known["m"] * known["n"]
-    p = pattern_count(known.get("load"), known.get("p"), synapses, 1)
-    return known | {"p": p, "load": p / synapses}
+    parameters = {"n": 1} | facts(problem)
+    synapses = parameters["m"] * parameters["n"]
+    p = pattern_count(parameters.get("load"), parameters.get("p"), synapses, 1)
+    return parameters | {"p": p, "load": p / synapses}
 
 
-def by(rows: Iterable[Row], *names: str) -> dict[tuple[Any, ...], list[Row]]:
-    """The rows by the values of columns and facts of these names, in the order of those values."""
-    found: dict[tuple[Any, ...], list[Row]] = {}
+def group_by(rows: Iterable[Row], *names: str) -> dict[tuple[Any, ...], list[Row]]:
+    """Return the rows grouped by their facts or columns of these names, sorted by the values."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
-        found.setdefault(tuple(row["facts"].get(name, row.get(name)) for name in names), []).append(row)
-    return dict(sorted(found.items()))
+        groups.setdefault(tuple(row["facts"].get(name, row.get(name)) for name in names), []).append(row)
+    return dict(sorted(groups.items()))
 
 
 def best_of_sets(rows: Iterable[Row]) -> list[float]:
-    """The largest κ̄ over the starts, of each pattern set that has a point."""
-    sets = by((row for row in rows if row["kappa_bar"] is not None), "problem").values()
-    return [max(row["kappa_bar"] for row in each) for each in sets]
+    """Return the largest κ̄ over the starts for each pattern set with a point."""
+    sets = group_by((row for row in rows if row["kappa_bar"] is not None), "problem").values()
+    return [max(row["kappa_bar"] for row in group) for group in sets]
 
 
-def spread(name: str, values: Sequence[float]) -> dict[str, float]:
-    """Columns for a value of each pattern set: their mean and their range."""
+def mean_and_range(name: str, values: Sequence[float]) -> dict[str, float]:
+    """Return table columns with number, mean, minimum and maximum of one value per pattern set."""
     if not values:
         return {"sets": 0}
     ends = {f"{name}_low": min(values), f"{name}_high": max(values)}
     return {"sets": len(values), name: statistics.fmean(values), **ends}
 
 
-def series(spec: str) -> str:
-    """Return what pictures call a solver; a spec that cannot be read is its own name."""
+def series_name(spec: str) -> str:
+    """Return the name of a solver in figures: the spec itself if it cannot be parsed."""
     try:
         name, parameters = parse(spec)
     except QcqpbenchError:
@@ -180,16 +188,16 @@ def series(spec: str) -> str:
     return names.get(name, name)
 
 
-def counted(values: Iterable[Any], what: str) -> str:
-    """How many different values there are, in words."""
+def count_distinct(values: Iterable[Any], noun: str) -> str:
+    """Return the number of different values, with the noun."""
     count = len(set(values))
-    return f"{count} {what}{'' if count == 1 else 's'}"
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def set_count(rows: Iterable[Row]) -> str:
-    return counted((row["facts"]["seed"] for row in rows), "pattern set")
+def count_pattern_sets(rows: Iterable[Row]) -> str:
+    return count_distinct((row["facts"]["seed"] for row in rows), "pattern set")
 
 
-def parameters(row: Row, *names: str) -> str:
-    """Facts of a row in words."""
+def describe_parameters(row: Row, *names: str) -> str:
+    """Return parameters of the row's problem in words."""
     return "Parameters: " + ", ".join(f"{name} = {row['facts'][name]:g}" for name in names)

@@ -1,4 +1,4 @@
-"""capacity: the margins that solvers find against load, with theory and certified bounds; how often they succeed."""
+"""capacity: margins found by solvers against load, theory, certified upper bounds, and success rates."""
 
 from collections.abc import Sequence
 
@@ -8,14 +8,27 @@ from qcqpbench import theory
 from qcqpbench.analysis import metrics
 from qcqpbench.catalog.status import Scope
 from qcqpbench.results.store import Row
-from qcqpbench.run.suite import Settings, Suite, load_suite
+from qcqpbench.run.suite import Settings, Suite
+from qcqpbench.run.suite_file import load_suite
 
-from .base import Axes, Data, Figure, Table, best_of_sets, by, entry, grid, parameters, set_count, spread
+from .base import (
+    Axes,
+    Data,
+    Figure,
+    Table,
+    best_of_sets,
+    count_pattern_sets,
+    describe_parameters,
+    entry,
+    grid,
+    group_by,
+    mean_and_range,
+)
 from .style import BLACK, GREEN, GREY, SOLVERS, curve, symbols
 
 _THEORY, _BOUND = "theory", "certified bound"
-# Margins further to the left are not shown.
-_LEFT = -1.0
+# Smaller margins are outside the panel.
+_MIN_KAPPA_BAR = -1.0
 
 
 def _suite(quick: bool) -> Suite:
@@ -35,27 +48,39 @@ def _suite(quick: bool) -> Suite:
 
 
 def _data(rows: Sequence[Row]) -> Data:
-    """Per solver, m and load: of each pattern set the largest κ̄ of its starts; the share of all runs with κ > 0.
+    """Return theory, bounds, and per solver, m and load the largest κ̄ over starts and the fraction of runs with κ > 0.
 
-    Every point a solver returns counts, scaled to unit rows; a run without a point has no positive margin.
+    Every returned point counts, scaled to unit rows. A run without a point has no positive margin.
     """
-    table: Table = []
-    loads = [row["facts"]["load"] for row in rows]
-    for load in np.geomspace(0.9 * min(loads), max(loads), 200).tolist():
-        # It depends on the load alone, whatever m.
-        table.append({"series": _THEORY, "load": load, "kappa_bar": float(theory.covariance_kappa_bar(2 * load, 1))})
-    least = metrics.bounds(rows, metrics.best_known(rows)).least
-    for (m, load), each in by(rows, "m", "load").items():
-        if bounds := [least[id] for id in {row["problem_id"] for row in each} & least.keys()]:
-            table.append({"series": _BOUND, "m": m, "load": load, **spread("kappa_bar", bounds)})
-    # What only proves bounds has its points from others.
+    table = [*_theory_lines(rows), *_bound_lines(rows)]
+    # Solvers of bounds round their points from a relaxation, and do not compete.
     local = [row for row in rows if row["scope"] is not Scope.BOUND]
-    for (series, m, load), each in by(local, "series", "m", "load").items():
-        positive = sum((row["margin"] or 0) > 0 for row in each)
-        line = {"series": series, "m": m, "load": load, **spread("kappa_bar", best_of_sets(each))}
-        line |= {"starts": len({(row["seed"], row["start"]) for row in each}), "runs": len(each)}
-        table.append(line | {"positive": positive, "positive_fraction": positive / len(each)})
+    for (series, m, load), group in group_by(local, "series", "m", "load").items():
+        positive = sum((row["margin"] or 0) > 0 for row in group)
+        line = {"series": series, "m": m, "load": load, **mean_and_range("kappa_bar", best_of_sets(group))}
+        line |= {"starts": len({(row["seed"], row["start"]) for row in group}), "runs": len(group)}
+        table.append(line | {"positive": positive, "positive_fraction": positive / len(group)})
     return Data(table, _caption(rows, table))
+
+
+def _theory_lines(rows: Sequence[Row]) -> Table:
+    loads = [row["facts"]["load"] for row in rows]
+    grid_loads = np.geomspace(0.9 * min(loads), max(loads), 200).tolist()
+    # The prediction depends on the load alone, so p = 2·load and m = 1 stand for every size.
+    kappa_bars = [float(theory.covariance_kappa_bar(2 * load, 1)) for load in grid_loads]
+    return [
+        {"series": _THEORY, "load": load, "kappa_bar": value}
+        for load, value in zip(grid_loads, kappa_bars, strict=True)
+    ]
+
+
+def _bound_lines(rows: Sequence[Row]) -> Table:
+    least = metrics.bounds(rows, metrics.best_known(rows)).least
+    table: Table = []
+    for (m, load), group in group_by(rows, "m", "load").items():
+        if bounds := [least[id] for id in {row["problem_id"] for row in group} & least.keys()]:
+            table.append({"series": _BOUND, "m": m, "load": load, **mean_and_range("kappa_bar", bounds)})
+    return table
 
 
 def _caption(rows: Sequence[Row], table: Table) -> str:
@@ -65,32 +90,33 @@ def _caption(rows: Sequence[Row], table: Table) -> str:
         for name, m, lines in _shown(table)
     ]
     limits = {row["time_limit"] for row in rows if row["time_limit"]}
-    limit = f", {max(limits):g} s a run" if limits else ""
+    limit = f", {max(limits):g} s per run" if limits else ""
     return (
-        f"a: load P̂ = p/(nm) against the margin κ̄ = κ/√(fc²): the largest over starts, mean of {set_count(rows)}, "
-        f"bars: range over the sets; below {_LEFT:g} not shown. Black: theory for m → ∞, not a bound at finite m. "
-        f"Grey: certified upper bounds on the largest margin of the same pattern sets. b: fraction of positive margins "
-        f"among all runs, starts × sets; a run without a point has none. Random starts: {', '.join(starts)}{limit}; "
-        f"gip follows many paths in each run. {parameters(largest, 'm', 'n', 'f', 'c')}."
+        f"a: load P̂ = p/(nm) against the margin κ̄ = κ/√(fc²), the largest over starts; symbols: mean of "
+        f"{count_pattern_sets(rows)}, bars: range over the sets; margins below {_MIN_KAPPA_BAR:g} are not shown. "
+        f"Black: theory for m → ∞, not a bound at finite m. Grey: certified upper bounds on the margins of the same "
+        f"pattern sets. b: fraction of all runs, starts × sets, with a positive margin; a run without a point has "
+        f"none. Random starts: {', '.join(starts)}{limit}; gip follows many paths in each run. "
+        f"{describe_parameters(largest, 'm', 'n', 'f', 'c')}."
     )
 
 
 def _shown(table: Table) -> list[tuple[str, int, Table]]:
-    """Of each solver the largest m that it was run at, and the lines of that."""
-    found: dict[str, Table] = {}
+    """Return, for each solver, its name, the largest m it was run at, and the lines for that m."""
+    lines: dict[str, Table] = {}
     for line in table:
         if line["series"] not in (_THEORY, _BOUND):
-            found.setdefault(line["series"], []).append(line)
-    most = {name: max(line["m"] for line in found[name]) for name in sorted(found, key=[*SOLVERS, *found].index)}
-    return [(name, m, [line for line in found[name] if line["m"] == m]) for name, m in most.items()]
+            lines.setdefault(line["series"], []).append(line)
+    largest = {name: max(line["m"] for line in lines[name]) for name in sorted(lines, key=[*SOLVERS, *lines].index)}
+    return [(name, m, [line for line in lines[name] if line["m"] == m]) for name, m in largest.items()]
 
 
 def _paint(axes: Sequence[Axes], data: Data) -> None:
     left, right = axes
-    curve(left, data.of(series=_THEORY), "kappa_bar", "load", color=BLACK, label=_THEORY)
+    curve(left, data.where(series=_THEORY), "kappa_bar", "load", color=BLACK, label=_THEORY)
     shown = _shown(data.table)
     largest = max(m for _, m, _ in shown)
-    symbols(left, data.of(series=_BOUND, m=largest), "kappa_bar", "load", "|", GREY, label=_BOUND)
+    symbols(left, data.where(series=_BOUND, m=largest), "kappa_bar", "load", "|", GREY, label=_BOUND)
     for name, m, lines in shown:
         color, marker = SOLVERS.get(name, (GREEN, "P"))
         label = name if m == largest else f"{name}, m = {m}"
@@ -100,7 +126,7 @@ def _paint(axes: Sequence[Axes], data: Data) -> None:
     left.set(
         xlabel="margin κ̄",
         ylabel="load P̂",
-        xlim=(_LEFT, 1.05 * max(line["kappa_bar"] for line in data.of(series=_THEORY))),
+        xlim=(_MIN_KAPPA_BAR, 1.05 * max(line["kappa_bar"] for line in data.where(series=_THEORY))),
     )
     left.set_ylim(bottom=0)
     left.legend(loc="upper right")

@@ -1,7 +1,7 @@
-"""The paper's figures, computed anew: Dahmen, Gilson, Helias, J. Phys. A 53 (2020) 354002.
+"""The figures of Dahmen, Gilson, Helias, J. Phys. A 53 (2020) 354002, from runs of today's solvers.
 
-A figure names the runs it needs as a suite; from their rows it makes a table, and the picture is drawn from that table
-alone, so that the table has every number the picture shows.
+A figure computes a table from the rows of a suite and is drawn from that table alone, so the table has every number
+that the picture shows.
 """
 
 from .base import Data, Figure, count_replaced, measured, mixed_versions
@@ -15,7 +15,7 @@ from .training import TRAINING
 
 __all__ = ["FIGURES", "FORMATS", "Data", "Figure", "count_replaced", "measured", "mixed_versions", "prepare", "save"]
 
-# The longest runs come last.
+# In the order of run time, shortest first.
 FIGURES = {
     figure.name: figure
     for figure in (TRAINING, OVERLAP, OPTIMIZATION, PATTERN_CAPACITY, INFORMATION_CAPACITY, CAPACITY)

@@ -1,4 +1,4 @@
-"""information_capacity: bits per synapse against the number of outputs, and the ratio to the classical perceptron."""
+"""information_capacity: bits per synapse against the number of outputs, and their ratio to the classical perceptron."""
 
 from collections.abc import Sequence
 
@@ -8,10 +8,11 @@ from qcqpbench import theory
 from qcqpbench.results.store import Row
 from qcqpbench.run.suite import Settings, Suite
 
-from .base import Axes, Data, Figure, Table, best_of_sets, by, entry, grid, set_count, spread
+from .base import Axes, Data, Figure, Table, best_of_sets, count_pattern_sets, entry, grid, group_by, mean_and_range
 from .style import BLACK, BLUE, ORANGE, RED, curve, symbols
 
 _M, _F, _P = 500, 0.2, 50
+# Colors by sparseness f.
 _SHADES = {1.0: BLACK, 0.5: "#555555", _F: "#7a7a7a", 0.05: "#9e9e9e", 0.01: "#bfbfbf"}
 
 
@@ -22,51 +23,67 @@ def _suite(quick: bool) -> Suite:
 
 
 def _data(rows: Sequence[Row]) -> Data:
-    """Theory at κ = 0, and the ratio that measured margins give.
+    """Return theory at κ = 0, and the ratio computed from measured margins.
 
-    No run tells the capacity at κ = 0, but by theory the ratio is the same at every margin. So the information in p
-    patterns that are classified with margin κ̄ is compared with what classical perceptrons store at κ̄ by theory, which
-    is proved for them: p · (bits of a pattern and its labels) / (m/I(κ̄) · (m + n)).
+    Runs do not measure the capacity at κ = 0, but in theory the ratio is the same at every margin. So the information
+    in p patterns classified with margin κ̄ is compared with the capacity of classical perceptrons at κ̄, for which the
+    theory is proved: p · (bits of a pattern and its labels) / (m/I(κ̄) · (m + n)).
     """
+    table = [*_theory_lines(), *_measured_lines(rows)]
+    kappa_bars = [line["kappa_bar"] for line in table if line["kind"] == "measured"]
+    caption = (
+        f"a: information capacity per synapse, Î = P (log₂K + N)/(nm), against the number of outputs n at κ = 0; "
+        f"theory for m → ∞, covariances of sparseness f (black to grey) and the classical perceptron (blue). b: its "
+        f"ratio to the classical one; dotted line at 2, the limit for n ≫ m, and for f = 1 the value at n = m. "
+        f"Symbols: measured. Runs do not measure the capacity at κ = 0, but in theory the ratio is the same at every "
+        f"margin, so {_P} patterns and the margins that gip finds for them (κ̄ = {min(kappa_bars):.1f} to "
+        f"{max(kappa_bars):.1f}; mean of {count_pattern_sets(rows)}, bars: range) are compared with the capacity of "
+        f"classical perceptrons at that margin. Parameters: m = {_M}, measured at f = {_F:g}, c = 0.5."
+    )
+    return Data(table, caption)
+
+
+def _theory_lines() -> Table:
     table: Table = []
     for n in np.unique(np.geomspace(2, 10_000, 120).round()).astype(int).tolist():
         classical = float(theory.per_synapse(theory.classical_information(0.0, _M, n), _M, n))
         table.append({"kind": "classical", "n": n, "information_per_synapse": classical})
         for f in _SHADES:
-            own = float(theory.per_synapse(theory.covariance_information(0.0, _M, n, f), _M, n))
-            table.append({"kind": "theory", "n": n, "f": f, "information_per_synapse": own, "ratio": own / classical})
-    for (n,), each in by(rows, "n").items():
-        margins = best_of_sets(each)
+            bits = float(theory.per_synapse(theory.covariance_information(0.0, _M, n, f), _M, n))
+            table.append({"kind": "theory", "n": n, "f": f, "information_per_synapse": bits, "ratio": bits / classical})
+    return table
+
+
+def _measured_lines(rows: Sequence[Row]) -> Table:
+    table: Table = []
+    for (n,), group in group_by(rows, "n").items():
+        margins = best_of_sets(group)
         ratios = [
             float(_P * theory.covariance_pattern_bits(_M, n, _F) / theory.classical_information(kappa_bar, _M, n))
             for kappa_bar in margins
         ]
         if ratios:
             table.append(
-                {"kind": "measured", "n": n, "f": _F, **spread("kappa_bar", margins), **spread("ratio", ratios)}
+                {
+                    "kind": "measured",
+                    "n": n,
+                    "f": _F,
+                    **mean_and_range("kappa_bar", margins),
+                    **mean_and_range("ratio", ratios),
+                }
             )
-    found = [line["kappa_bar"] for line in table if line["kind"] == "measured"]
-    caption = (
-        f"a: information capacity per synapse, Î = P (log₂K + N)/(nm), against the number of outputs n at κ = 0; "
-        f"theory for m → ∞, covariances of sparseness f (black to grey) and the classical perceptron (blue). b: its "
-        f"ratio to the classical one; dotted line at 2, the limit for n ≫ m, and for f = 1 the value at n = m. "
-        f"Symbols: measured. No run tells the capacity at κ = 0, but by theory the ratio is the same at every margin, "
-        f"so {_P} patterns and the margins that gip finds for them (κ̄ = {min(found):.1f} to {max(found):.1f}; mean of "
-        f"{set_count(rows)}, bars: range) are compared with what classical perceptrons store at that margin. "
-        f"Parameters: m = {_M}, measured at f = {_F:g}, c = 0.5."
-    )
-    return Data(table, caption)
+    return table
 
 
 def _paint(axes: Sequence[Axes], data: Data) -> None:
     left, right = axes
     for f, color in _SHADES.items():
-        for panel, what in ((left, "information_per_synapse"), (right, "ratio")):
+        for panel, column in ((left, "information_per_synapse"), (right, "ratio")):
             style = "-" if f == 1 else "--"
-            curve(panel, data.of(kind="theory", f=f), "n", what, style, color=color, label=f"f = {f:g}")
-    curve(left, data.of(kind="classical"), "n", "information_per_synapse", color=BLUE, label="classical")
+            curve(panel, data.where(kind="theory", f=f), "n", column, style, color=color, label=f"f = {f:g}")
+    curve(left, data.where(kind="classical"), "n", "information_per_synapse", color=BLUE, label="classical")
     right.axhline(2, color=RED, linestyle=":")
-    symbols(right, data.of(kind="measured"), "n", "ratio", "o", ORANGE, label=f"measured, f = {_F:g}")
+    symbols(right, data.where(kind="measured"), "n", "ratio", "o", ORANGE, label=f"measured, f = {_F:g}")
     for panel in axes:
         panel.set(xscale="log", yscale="log", xlabel="outputs n")
         panel.legend(loc="upper right")

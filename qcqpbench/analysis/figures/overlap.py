@@ -1,4 +1,4 @@
-"""overlap: w_1·w_2 of trained weights against load; theory says 0 for large m."""
+"""overlap: w_1·w_2 of trained weights against load, in theory 0 for large m."""
 
 import math
 import statistics
@@ -8,7 +8,18 @@ from qcqpbench.problem.maxmargin import unit_rows
 from qcqpbench.results.store import Row
 from qcqpbench.run.suite import Settings, Suite
 
-from .base import Axes, Data, Figure, Table, by, counted, entry, grid, parameters, set_count
+from .base import (
+    Axes,
+    Data,
+    Figure,
+    Table,
+    count_distinct,
+    count_pattern_sets,
+    describe_parameters,
+    entry,
+    grid,
+    group_by,
+)
 from .style import BLACK, PALE, SOLVERS, curve, symbols
 
 
@@ -20,35 +31,38 @@ def _suite(quick: bool) -> Suite:
 
 
 def _data(rows: Sequence[Row]) -> Data:
-    """R_12 of each run; the mean at each load, and its standard error.
+    """Return R_12 of each run, and its mean and standard error at each load.
 
-    Starts on the same patterns often end in the same point, so the sets alone count as independent.
+    Only pattern sets count as independent, because starts on the same patterns often reach the same point.
     """
     table: Table = []
     rows = [row for row in rows if row["point"] is not None]
-    for (series, load), each in by(rows, "series", "load").items():
+    for (series, load), group in group_by(rows, "series", "load").items():
         name = {"series": series, "load": load}
-        sets = [[_overlap(row) for row in one] for one in by(each, "seed").values()]
-        table += [{"kind": "run", **name, "overlap": overlap} for one in sets for overlap in one]
-        means = [statistics.fmean(one) for one in sets]
+        overlaps = [[_overlap(row) for row in one_set] for one_set in group_by(group, "seed").values()]
+        table += [{"kind": "run", **name, "overlap": overlap} for one_set in overlaps for overlap in one_set]
+        means = [statistics.fmean(one_set) for one_set in overlaps]
         mean = statistics.fmean(means)
         error = statistics.stdev(means) / math.sqrt(len(means)) if len(means) > 1 else 0.0
         bars = {"overlap_low": mean - error, "overlap_high": mean + error}
         table.append({"kind": "mean", **name, "overlap": mean, **bars, "sets": len(means)})
     m = rows[0]["facts"]["m"]
     table.append({"kind": "theory", "overlap": 0.0, "overlap_low": -1 / math.sqrt(m), "overlap_high": 1 / math.sqrt(m)})
-    found = [
-        f"{series} from {counted((row['start'] for row in each), 'start')}"
-        for (series,), each in by(rows, "series").items()
+    return Data(table, _caption(rows))
+
+
+def _caption(rows: Sequence[Row]) -> str:
+    solvers = [
+        f"{series} from {count_distinct((row['start'] for row in group), 'start')}"
+        for (series,), group in group_by(rows, "series").items()
     ]
-    caption = (
+    return (
         f"Overlap R₁₂ = w₁·w₂ of the two weight vectors after training against the load P̂ = p/(nm). Symbols: mean of "
-        f"{set_count(rows)}, bars: its standard error over the sets; faint: every run. Weights found by "
-        f"{' and '.join(found)}, drawn side by side. Black line: theory, R₁₂ → 0 as m → ∞. Grey: ±1/√m, the standard "
+        f"{count_pattern_sets(rows)}, bars: its standard error over the sets; faint: every run. Weights found by "
+        f"{' and '.join(solvers)}, drawn side by side. Black line: theory, R₁₂ → 0 as m → ∞. Grey: ±1/√m, the standard "
         f"deviation of R₁₂ for weights in random directions. "
-        f"{parameters(rows[0], 'm', 'n', 'f', 'c')}."
+        f"{describe_parameters(rows[0], 'm', 'n', 'f', 'c')}."
     )
-    return Data(table, caption)
 
 
 def _overlap(row: Row) -> float:
@@ -58,12 +72,12 @@ def _overlap(row: Row) -> float:
 
 def _paint(axes: Sequence[Axes], data: Data) -> None:
     (panel,) = axes
-    (theory,) = data.of(kind="theory")
+    (theory,) = data.where(kind="theory")
     panel.axhspan(theory["overlap_low"], theory["overlap_high"], color=PALE, linewidth=0, zorder=0)
     panel.axhline(theory["overlap"], color=BLACK, label="theory, m → ∞", zorder=1)
     for name, side in (("IPOPT epigraph", -1), ("gip", 1)):
         color, marker = SOLVERS[name]
-        lines = [line | {"load": line["load"] + side * 0.02} for line in data.of(series=name)]
+        lines = [line | {"load": line["load"] + side * 0.02} for line in data.where(series=name)]
         runs, means = ([line for line in lines if line["kind"] == kind] for kind in ("run", "mean"))
         curve(panel, runs, "load", "overlap", marker, color=color, alpha=0.3, markersize=2.5, markeredgewidth=0)
         symbols(panel, means, "load", "overlap", marker, color, label=name)

@@ -1,4 +1,4 @@
-"""How pictures look, and how they are saved: the same data give the same bytes. All that needs matplotlib is here."""
+"""Style, drawing and saving of figures. Equal data give equal bytes. Only this module imports matplotlib."""
 
 import csv
 import importlib.util
@@ -8,18 +8,23 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from qcqpbench.atomic_files import magic, text_matching, writing, writing_text
-from qcqpbench.errors import QcqpbenchError, require
+from qcqpbench.atomic_files import Kind, text_matching, writing, writing_text
+from qcqpbench.errors import QcqpbenchError, require, system_reason
 
 from .base import Axes, Data, Figure, Table
 
 FORMATS = ("pdf", "svg", "png")
+# The pictures that may be replaced have the metadata below: a PDF at its end, the others at their beginning.
 _KINDS = {
-    "pdf": magic("a PDF file", b"%PDF"),
-    "svg": text_matching("an SVG image", r"\A\s*<(\?xml|!doctype svg|svg)\b"),
-    "png": magic("a PNG image", b"\x89PNG"),
-    "csv": text_matching("a CSV table", r"\A\w+(,\w+)*\r?\n"),
+    "pdf": Kind("a PDF file of qcqpbench", lambda head: head.startswith(b"%PDF"), end_marker=b"/Creator (qcqpbench)"),
+    "svg": text_matching("an SVG image of qcqpbench", r"<\?xml[^\0]{0,4000}<dc:title>qcqpbench</dc:title>"),
+    "png": Kind(
+        "a PNG image of qcqpbench",
+        lambda head: head.startswith(b"\x89PNG") and b"tEXtSoftware\0qcqpbench" in head[:1000],
+    ),
 }
+# Columns at the beginning of a figure's table that are always the same, by which the table is recognized.
+_KEY_COLUMNS = 3
 
 # Okabe and Ito's colours, which most colour-blind readers tell apart; black is for theory.
 BLACK, GREY, PALE, RED = "#000000", "#8c8c8c", "#e3e3e3", "#C1272D"
@@ -32,12 +37,11 @@ SOLVERS = {
     "ADMM": (PURPLE, "v"),
 }
 
-# Inches, and points; a line of the caption holds so many characters.
-_WIDTH, _HEIGHT, _MARGIN = 7.0, 3.0, 0.1
-_SMALL, _CHARACTERS = 7.0, 132
-_LINE = 1.4 * _SMALL / 72
+_WIDTH_INCHES, _PANEL_INCHES, _MARGIN_INCHES = 7.0, 3.0, 0.1
+_SMALL_POINTS, _LINE_SPACING, _CAPTION_CHARACTERS = 7.0, 1.4, 132
+_CAPTION_LINE_INCHES = _LINE_SPACING * _SMALL_POINTS / 72
 
-_LOOK: dict[str, Any] = {
+_RC_PARAMS: dict[str, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 8,
     "axes.labelsize": 9,
@@ -50,15 +54,15 @@ _LOOK: dict[str, Any] = {
     "lines.linewidth": 1.2,
     "lines.markersize": 4,
     "legend.frameon": False,
-    "legend.fontsize": _SMALL,
-    "legend.title_fontsize": _SMALL,
-    # Fonts go into the file, so that it looks the same wherever it is opened.
+    "legend.fontsize": _SMALL_POINTS,
+    "legend.title_fontsize": _SMALL_POINTS,
+    # Fonts are embedded, so that the file looks the same everywhere.
     "pdf.fonttype": 42,
     "svg.fonttype": "path",
     "svg.hashsalt": "qcqpbench",
     "savefig.dpi": 200,
 }
-# Neither date nor version: bytes are to depend on the data alone.
+# No date and no version, so that the bytes depend on the data alone.
 _METADATA: dict[str, dict[str, Any]] = {
     "pdf": {"CreationDate": None, "Creator": "qcqpbench", "Producer": None},
     "svg": {"Date": None, "Creator": "qcqpbench"},
@@ -67,21 +71,23 @@ _METADATA: dict[str, dict[str, Any]] = {
 
 
 def prepare(folder: Path) -> None:
-    """Make the folder; what is missing is an error now rather than after hours of runs."""
-    found = importlib.util.find_spec("matplotlib") is not None
-    require(found, "figures need the package matplotlib: pip install 'qcqpbench[figures]'")
+    """Create the folder and check that matplotlib is installed, before hours of runs."""
+    has_matplotlib = importlib.util.find_spec("matplotlib") is not None
+    require(has_matplotlib, "figures need the package matplotlib: pip install 'qcqpbench[figures]'")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise QcqpbenchError(f"{folder}: cannot be made: {error.strerror or error}") from error
+        raise QcqpbenchError(f"{folder}: cannot be created: {system_reason(error)}") from error
     require(os.access(folder, os.W_OK), f"{folder}: cannot be written")
 
 
 def save(figure: Figure, data: Data, folder: Path) -> None:
-    """Write the picture in all FORMATS, and its numbers as CSV, into a folder."""
+    """Write the picture in all FORMATS, and its table as CSV, to a folder."""
     _draw(figure, data, folder)
-    with writing_text(folder / f"{figure.name}.csv", _KINDS["csv"]) as file:
-        columns = dict.fromkeys(name for line in data.table for name in line)
+    columns = list(dict.fromkeys(name for line in data.table for name in line))
+    header = re.escape(",".join(columns[:_KEY_COLUMNS]))
+    kind = text_matching("a table of this figure", rf"{header}[,\r\n]")
+    with writing_text(folder / f"{figure.name}.csv", kind) as file:
         writer = csv.DictWriter(file, columns, lineterminator="\n")
         writer.writeheader()
         writer.writerows(data.table)
@@ -92,34 +98,38 @@ def _draw(figure: Figure, data: Data, folder: Path) -> None:
     from matplotlib.figure import Figure as Picture  # noqa: PLC0415
     from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415
 
-    # A line does not end within `m = 100` or after `a:`, and a minus is no hyphen.
-    caption = re.sub(" [=→×] |[ab]: ", lambda found: found[0].replace(" ", "\u00a0"), data.caption)
-    lines = textwrap.wrap(re.sub(r"\B-(?=\d)", "−", caption), _CHARACTERS)
-    below = _LINE * len(lines) + 2 * _MARGIN
-    height = _HEIGHT + below
-    rest = (0, below / height, 1, _HEIGHT / height)
-    # Whatever the user's own settings are.
-    with style.context(_LOOK, after_reset=True):
-        layout = ConstrainedLayoutEngine(rect=rest, w_pad=0.08, h_pad=0.04, wspace=0.04)
-        picture = Picture(figsize=(_WIDTH, height), layout=layout)
+    lines = _caption_lines(data.caption)
+    caption_height = _CAPTION_LINE_INCHES * len(lines) + 2 * _MARGIN_INCHES
+    height = _PANEL_INCHES + caption_height
+    panel_area = (0, caption_height / height, 1, _PANEL_INCHES / height)
+    # The user's own matplotlib settings do not apply.
+    with style.context(_RC_PARAMS, after_reset=True):
+        layout = ConstrainedLayoutEngine(rect=panel_area, w_pad=0.08, h_pad=0.04, wspace=0.04)
+        picture = Picture(figsize=(_WIDTH_INCHES, height), layout=layout)
         axes = picture.subplots(1, figure.panels, squeeze=False)[0]
         for letter, panel in zip("ab" if figure.panels > 1 else " ", axes, strict=True):
             panel.set_title(letter)
         figure.paint(axes, data)
-        at = (_MARGIN / _WIDTH, _MARGIN / height)
-        picture.text(*at, "\n".join(lines), fontsize=_SMALL, va="bottom", linespacing=1.4)
+        corner = (_MARGIN_INCHES / _WIDTH_INCHES, _MARGIN_INCHES / height)
+        picture.text(*corner, "\n".join(lines), fontsize=_SMALL_POINTS, va="bottom", linespacing=_LINE_SPACING)
         for form in FORMATS:
             with writing(folder / f"{figure.name}.{form}", _KINDS[form]) as file:
                 picture.savefig(file, format=form, metadata=_METADATA[form])
 
 
+def _caption_lines(caption: str) -> list[str]:
+    """Return the wrapped caption, with real minus signs, and no line break within `m = 100` or after `a:`."""
+    caption = re.sub(" [=→×] |[ab]: ", lambda match: match[0].replace(" ", "\u00a0"), caption)
+    return textwrap.wrap(re.sub(r"\B-(?=\d)", "−", caption), _CAPTION_CHARACTERS)
+
+
 def curve(panel: Axes, lines: Table, x: str, y: str, style: str = "-", **look: Any) -> None:
-    """Two columns of a table against each other."""
+    """Plot column y of a table against column x."""
     panel.plot([line[x] for line in lines], [line[y] for line in lines], style, **look)
 
 
 def symbols(panel: Axes, lines: Table, x: str, y: str, marker: str, color: str, **look: Any) -> None:
-    """The same as symbols, with bars where a column has a range as `spread` names it."""
+    """Plot column y against column x as symbols, with bars for columns that have a range, as in `mean_and_range`."""
     bars: dict[str, Any] = {
         axis: [[abs(line[name] - line[f"{name}_{end}"]) for line in lines] for end in ("low", "high")]
         for axis, name in (("xerr", x), ("yerr", y))

@@ -1,14 +1,14 @@
-"""training: the outputs of a network before and after training, with the margin that separates the classes."""
+"""training: outputs of a network before and after training, and the margin that separates the classes."""
 
 from collections.abc import Sequence
 
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 from qcqpbench.results.store import Row
 from qcqpbench.run.attempt import random_start
-from qcqpbench.run.job import load_problem
+from qcqpbench.run.isolation.description import problem_apart
 from qcqpbench.run.suite import Settings, Suite
 
-from .base import Axes, Data, Figure, Table, entry, grid, parameters
+from .base import Axes, Data, Figure, Table, describe_parameters, entry, grid
 from .style import BLACK, BLUE, PALE, RED, curve
 
 
@@ -19,9 +19,9 @@ def _suite(quick: bool) -> Suite:
 
 
 def _data(rows: Sequence[Row]) -> Data:
-    """Q_12 and Q_13 of each pattern at the run's start and at its point, and the margins there."""
+    """Return Q_12 and Q_13 of each pattern and the margins, at the run's start and at its point."""
     row = next(row for row in rows if row["point"] is not None)
-    task = load_problem(row["problem"])
+    task = problem_apart(row["problem"])
     assert isinstance(task, MaxMargin)
     table: Table = []
     margins = {"theory": row["kappa_bar_theory"] * task.scale}
@@ -33,19 +33,19 @@ def _data(rows: Sequence[Row]) -> Data:
             table.append({"phase": phase, "pattern": r, "label12": label[0], "label13": label[1], **outputs})
     table += [{"phase": phase, "margin": margin} for phase, margin in margins.items()]
     caption = (
-        f"Training of a covariance perceptron with n = 3 outputs, of whose covariances two are shown, G₁ = Q₁₂ and "
+        f"Training of a covariance perceptron with n = 3 outputs; two of the three covariances are shown, G₁ = Q₁₂ and "
         f"G₂ = Q₁₃. Each symbol is one of p = {task.p} patterns; the colour is the label of G₁ (red: +1, blue: −1), "
         f"the shape that of G₂ (disk: +1, square: −1). a: at a random start, κ = {margins['before']:.3f}; b: after "
-        f"training with gip, κ = {margins['after']:.3f}. Grey: the margin κ, the least distance of any output, Q₂₃ "
-        f"among them, from its threshold (lines at 0). Dashed: theory for m → ∞, κ = {margins['theory']:.3f}. "
-        f"{parameters(row, 'm', 'n', 'f', 'c')}, rows of W of unit length."
+        f"training with gip, κ = {margins['after']:.3f}. Grey: the margin κ, the smallest distance of any output, Q₂₃ "
+        f"included, from its threshold (lines at 0). Dashed: theory for m → ∞, κ = {margins['theory']:.3f}. "
+        f"{describe_parameters(row, 'm', 'n', 'f', 'c')}, rows of W of unit length."
     )
     return Data(table, caption)
 
 
 def _paint(axes: Sequence[Axes], data: Data) -> None:
-    reach = 1.08 * max(abs(line[name]) for line in data.having("pattern") for name in ("Q12", "Q13"))
-    margins = {line["phase"]: line["margin"] for line in data.having("margin")}
+    reach = 1.08 * max(abs(line[name]) for line in data.with_column("pattern") for name in ("Q12", "Q13"))
+    margins = {line["phase"]: line["margin"] for line in data.with_column("margin")}
     for panel, phase in zip(axes, ("before", "after"), strict=True):
         for line, span in ((panel.axhline, panel.axhspan), (panel.axvline, panel.axvspan)):
             line(0, color=BLACK, linewidth=0.8)
@@ -55,7 +55,7 @@ def _paint(axes: Sequence[Axes], data: Data) -> None:
                     line(sign * margins["theory"], color=BLACK, linewidth=0.7, linestyle="--")
         for label12, color in ((1, RED), (-1, BLUE)):
             for label13, marker in ((1, "o"), (-1, "s")):
-                lines = data.of(phase=phase, label12=label12, label13=label13)
+                lines = data.where(phase=phase, label12=label12, label13=label13)
                 curve(panel, lines, "Q12", "Q13", marker, color=color)
         panel.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", xlabel="G₁ = Q₁₂", ylabel="G₂ = Q₁₃")
         panel.set_title(f"{panel.get_title('left')}   {phase} training")

@@ -1,4 +1,4 @@
-"""Means at several sizes → their limit for m → ∞, with an error."""
+"""Extrapolation of means at several sizes to m → ∞, with error estimates."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,18 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# ⅔ is the exponent of the largest singular value of a random m × m matrix, which the margin at low load is made of, and
-# of the ground states of mean-field spin glasses (Aspelmeier, Billoire, Marinari, Moore 2008); the others are guesses
-# to both sides.
-EXPONENTS = (1 / 2, 2 / 3, 1.0)
+# Finite-size corrections decay as m^(−2/3) for the largest singular value of a random m × m matrix, which determines
+# the margin at low load, and for ground states of mean-field spin glasses (Aspelmeier, Billoire, Marinari, Moore 2008).
+_EXPONENT = 2 / 3
+# Exponents of the fits that bound the limit.
+EXPONENTS = (1 / 2, _EXPONENT, 1.0)
 
-# Sets that differ by less in κ̄ have one and the same margin, such as 0.
-_SAME = 1e-5
+# A smaller standard deviation of κ̄ means that all sets have the same margin, such as 0.
+_MIN_DEVIATION = 1e-5
 
 
 @dataclass(frozen=True)
 class Mean:
-    """Of a value over pattern sets of size m; error: its standard error."""
+    """The mean of a value over pattern sets of size m, and its standard error."""
 
     m: int
     sets: int
@@ -27,12 +28,19 @@ class Mean:
 
 @dataclass(frozen=True)
 class Limit:
-    """value + slope · m^(−⅔), fitted by weighted least squares.
+    """The limit of value + slope · m^(−2/3), fitted by weighted least squares.
 
-    error       statistical; multiplied by √(χ²/dof) if the points scatter more than their errors say
-    low, high   the least and the largest limit with any of EXPONENTS, also without the smallest size if three others
-                are left, less and plus its error
-    mismatch    √(χ²/dof) with ⅔
+    Parameters
+    ----------
+    value, slope
+        The fitted coefficients.
+    error
+        Statistical error of the value, multiplied by √(χ²/dof) if that is larger than 1.
+    low, high
+        Smallest and largest limit, minus and plus its error, over fits with all EXPONENTS, and without the smallest
+        size if at least three sizes remain.
+    mismatch
+        √(χ²/dof) of the fit.
     """
 
     value: float
@@ -44,39 +52,40 @@ class Limit:
 
 
 def means(values: Mapping[int, Sequence[float]]) -> list[Mean]:
-    """The means of the values at each size, in the order of the sizes.
+    """Return the mean of the values at each size, sorted by size.
 
-    The deviation of single sets is fitted by a power of m: at sizes with few sets it would be a guess, and a mean that
-    seems too certain would rule the fit.
+    The standard deviation is fitted by a power of m, because its estimate from a few sets is unreliable, and a mean
+    with an underestimated error would dominate the extrapolation.
     """
-    known = {m: float(np.std(each, ddof=1)) for m, each in values.items() if len(each) > 2}
-    known = {m: deviation for m, deviation in known.items() if deviation > _SAME}
-    if not known:
+    deviations = {m: float(np.std(group, ddof=1)) for m, group in values.items() if len(group) > 2}
+    deviations = {m: deviation for m, deviation in deviations.items() if deviation > _MIN_DEVIATION}
+    if not deviations:
         return []
-    x, y = np.log(list(known)), np.log(list(known.values()))
-    power = np.polyfit(x, y, min(1, len(known) - 1), w=np.sqrt([len(values[m]) for m in known]))
-    errors = {m: math.exp(np.polyval(power, math.log(m))) / math.sqrt(len(each)) for m, each in values.items()}
+    x, y = np.log(list(deviations)), np.log(list(deviations.values()))
+    power = np.polyfit(x, y, min(1, len(deviations) - 1), w=np.sqrt([len(values[m]) for m in deviations]))
+    errors = {m: math.exp(np.polyval(power, math.log(m))) / math.sqrt(len(group)) for m, group in values.items()}
     return [Mean(m, len(values[m]), float(np.mean(values[m])), errors[m]) for m in sorted(values)]
 
 
 def limit(sizes: Sequence[Mean]) -> Limit | None:
-    """The limit of the means; None from fewer than three sizes."""
+    """Return the limit of the means for m → ∞, None for fewer than three sizes."""
     if len(sizes) < 3:
         return None
     sizes = sorted(sizes, key=lambda size: size.m)
-    value, slope, error, mismatch = _fit(sizes, 2 / 3)
-    chosen = [sizes, sizes[1:]] if len(sizes) > 3 else [sizes]
-    ends = [(found[0], found[2]) for some in chosen for found in (_fit(some, exponent) for exponent in EXPONENTS)]
-    low, high = min(each - uncertain for each, uncertain in ends), max(each + uncertain for each, uncertain in ends)
+    value, slope, error, mismatch = _fit(sizes, _EXPONENT)
+    selections = [sizes, sizes[1:]] if len(sizes) > 3 else [sizes]
+    fits = [_fit(selection, exponent) for selection in selections for exponent in EXPONENTS]
+    low, high = min(end - spread for end, _, spread, _ in fits), max(end + spread for end, _, spread, _ in fits)
     return Limit(value, slope, error, low, high, mismatch)
 
 
 def _fit(sizes: Sequence[Mean], exponent: float) -> tuple[float, float, float, float]:
+    """Fit value + slope · m^(−exponent); return value, slope, error of the value, and √(χ²/dof)."""
     errors = np.array([size.error for size in sizes])
     design = np.array([[1.0, size.m**-exponent] for size in sizes]) / errors[:, None]
     target = np.array([size.value for size in sizes]) / errors
-    found, *_ = np.linalg.lstsq(design, target, rcond=None)
-    misses = design @ found - target
-    mismatch = math.sqrt(misses @ misses / (len(sizes) - 2))
+    coefficients, *_ = np.linalg.lstsq(design, target, rcond=None)
+    residuals = design @ coefficients - target
+    mismatch = math.sqrt(residuals @ residuals / (len(sizes) - 2))
     error = math.sqrt(np.linalg.inv(design.T @ design)[0, 0]) * max(1.0, mismatch)
-    return float(found[0]), float(found[1]), error, mismatch
+    return float(coefficients[0]), float(coefficients[1]), error, mismatch

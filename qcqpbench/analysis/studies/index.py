@@ -1,13 +1,15 @@
-"""Studies: questions that many runs of a solver answer, as figures and tables. docs/finite-size.md
+"""Studies: sets of figures computed from the same runs, each with a table of every number it shows.
 
-A study is figures made from the same runs, each with a table that has every number it shows.
+The finite-size study is described in docs/finite-size.md.
 """
 
 from qcqpbench.analysis.figures.base import Figure
 
+from .active import ACTIVE
+from .gaps import GAPS
 from .margins import MARGINS
-from .optima import ACTIVE, GAPS, OVERLAPS
 from .outputs import OUTPUTS
+from .overlaps import OVERLAPS
 
 __all__ = ["STUDIES"]
 

@@ -1,5 +1,6 @@
-"""margins: the largest margins found at every size, ensemble and load, and where they tend to as m → ∞."""
+"""margins: the largest margins found at every size, ensemble and load, and their limits for m → ∞."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import combinations
 from statistics import fmean
@@ -7,67 +8,83 @@ from typing import Any
 
 from qcqpbench import theory
 from qcqpbench.analysis import metrics
-from qcqpbench.analysis.figures.base import Axes, Data, Figure, Table, by, counted, spread
+from qcqpbench.analysis.figures.base import Axes, Data, Figure, Table, count_distinct, group_by, mean_and_range
 from qcqpbench.analysis.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, curve, symbols
 from qcqpbench.results.store import Row
 
-from .extrapolation import limit, means
-from .optima import HYPERSTATIC
-from .runs import ENSEMBLES, nominal, runs, there
+from .active import HYPERSTATIC_LOAD
+from .extrapolation import Mean, limit, means
+from .runs import ENSEMBLES, finite_size_suite, require_rows, with_nominal_load
 
-LOOK = {"paper": (VERMILION, "o"), "psd": (BLUE, "s"), "gaussian": (GREEN, "D")}
-_SHOWN = {0.5: PURPLE, 1.0: BLUE, 2.0: ORANGE, 3.0: SKY}
-# Two runs found the same margin.
-_SAME = 1e-5
+_LOOKS = {"paper": (VERMILION, "o"), "psd": (BLUE, "s"), "gaussian": (GREEN, "D")}
+_LOAD_COLORS = {0.5: PURPLE, 1.0: BLUE, 2.0: ORANGE, 3.0: SKY}
+# Runs whose κ̄ differs by less have found the same margin.
+_SAME_KAPPA_BAR = 1e-5
 
 
-def lines(rows: Sequence[Row], **name: Any) -> Table:
-    """Lines of a table for problems that differ in m and seed: the largest κ̄ at every size, and their limit.
+def margin_lines(rows: Sequence[Row], **name: Any) -> Table:
+    """Return table lines for problems that differ only in m and seed: mean largest κ̄ at each size, and its limit.
 
-    name    what they have in common, kappa_bar_theory among it. Where p is rounded, κ̄ is moved by what that makes in
-            theory.
-    agree   of the pairs of runs of gip on the same patterns, the share that found the same margin
-    missed  by how much a run of gip is below the best one on the same patterns, on average, where there are several
+    Parameters
+    ----------
+    rows
+        Rows of these problems.
+    name
+        Columns that the lines have in common, including `ensemble` and `kappa_bar_theory`. Where p is rounded, κ̄ is
+        corrected by the effect of the rounding on the theory.
 
-    No limit where margins are negative that a solver could have avoided: symmetric patterns with ones on the diagonal
-    have a margin of 0 at (e_a ± e_b)/√2.
+    Returns
+    -------
+    Table
+        One line per size, with `agree`, the fraction of pairs of gip runs on the same patterns that found the same
+        margin, and `missed`, the mean difference between the best gip run on the same patterns and each of them. Then
+        one line for the limit, unless a mean is not positive although a margin of 0 is attainable: symmetric patterns
+        with ones on the diagonal have margin 0 at (e_a ± e_b)/√2.
     """
-    values: dict[int, list[float]] = {}
-    agree: dict[int, list[bool]] = {}
-    missed: dict[int, list[float]] = {}
-    for (m, _), each in by((row for row in rows if row["kappa_bar"] is not None), "m", "problem_id").items():
-        best = max(row["kappa_bar"] for row in each)
-        values.setdefault(m, []).append(best + name["kappa_bar_theory"] - each[0]["kappa_bar_theory"])
-        repeated = [row["kappa_bar"] for row in each if row["series"] == "gip"]
-        if len(repeated) > 1:
-            agree.setdefault(m, []).extend(abs(a - b) < _SAME for a, b in combinations(repeated, 2))
-            missed.setdefault(m, []).extend(max(repeated) - value for value in repeated)
-    sizes = means(values)
-    table: Table = []
-    for size in sizes:
-        ends = {"kappa_bar_low": size.value - size.error, "kappa_bar_high": size.value + size.error}
-        line = {"kind": "size", **name, "m": size.m, "sets": size.sets, "kappa_bar": size.value, **ends}
-        several = {"agree": fmean(agree[size.m]), "missed": fmean(missed[size.m])} if size.m in agree else {}
-        table.append(line | several)
-    avoidable = name["ensemble"] != "gaussian" and any(size.value <= 0 for size in sizes)
-    if not avoidable and (end := limit(sizes)) is not None:
+    kappa_bars: dict[int, list[float]] = defaultdict(list)
+    for (m, _), group in group_by((row for row in rows if row["kappa_bar"] is not None), "m", "problem_id").items():
+        best = max(row["kappa_bar"] for row in group)
+        kappa_bars[m].append(best + name["kappa_bar_theory"] - group[0]["kappa_bar_theory"])
+    agreement = _agreement(rows)
+    sizes = means(kappa_bars)
+    table = [{"kind": "size", **name, **_size_columns(size), **agreement.get(size.m, {})} for size in sizes]
+    is_avoidable = name["ensemble"] != "gaussian" and any(size.value <= 0 for size in sizes)
+    if not is_avoidable and (end := limit(sizes)) is not None:
         ends = {"kappa_bar_low": end.low, "kappa_bar_high": end.high}
-        rest = {"error": end.error, "slope": end.slope, "mismatch": end.mismatch}
-        table.append({"kind": "limit", **name, "kappa_bar": end.value, **ends, **rest})
+        fit = {"error": end.error, "slope": end.slope, "mismatch": end.mismatch}
+        table.append({"kind": "limit", **name, "kappa_bar": end.value, **ends, **fit})
     return table
 
 
+def _size_columns(size: Mean) -> dict[str, float]:
+    ends = {"kappa_bar_low": size.value - size.error, "kappa_bar_high": size.value + size.error}
+    return {"m": size.m, "sets": size.sets, "kappa_bar": size.value, **ends}
+
+
+def _agreement(rows: Sequence[Row]) -> dict[int, dict[str, float]]:
+    """Return the columns `agree` and `missed` by m, where there are several gip runs on the same patterns."""
+    gip = [row for row in rows if row["series"] == "gip" and row["kappa_bar"] is not None]
+    agree: dict[int, list[bool]] = defaultdict(list)
+    missed: dict[int, list[float]] = defaultdict(list)
+    for (m, _), group in group_by(gip, "m", "problem_id").items():
+        values = [row["kappa_bar"] for row in group]
+        if len(values) > 1:
+            agree[m] += [abs(a - b) < _SAME_KAPPA_BAR for a, b in combinations(values, 2)]
+            missed[m] += [max(values) - value for value in values]
+    return {m: {"agree": fmean(agree[m]), "missed": fmean(missed[m])} for m in agree}
+
+
 def _data(rows: Sequence[Row]) -> Data:
-    rows = there([row for row in rows if row["facts"]["n"] == 2])
+    rows = require_rows([row for row in rows if row["facts"]["n"] == 2])
     table: Table = []
     least = metrics.bounds(rows, metrics.best_known(rows)).least
-    for (ensemble, load), each in by(map(nominal, rows), "ensemble", "load").items():
-        expected = float(theory.covariance_kappa_bar(2 * load, 1))
-        name = {"ensemble": ensemble, "load": load, "kappa_bar_theory": expected}
-        table += lines(each, **name)
-        for (m,), some in by(each, "m").items():
-            if found := [least[id] for id in {row["problem_id"] for row in some} & least.keys()]:
-                table.append({"kind": "bound", **name, "m": m, **spread("kappa_bar", found)})
+    for (ensemble, load), group in group_by(map(with_nominal_load, rows), "ensemble", "load").items():
+        predicted = float(theory.covariance_kappa_bar(2 * load, 1))
+        name = {"ensemble": ensemble, "load": load, "kappa_bar_theory": predicted}
+        table += margin_lines(group, **name)
+        for (m,), same_size in group_by(group, "m").items():
+            if bounds := [least[id] for id in {row["problem_id"] for row in same_size} & least.keys()]:
+                table.append({"kind": "bound", **name, "m": m, **mean_and_range("kappa_bar", bounds)})
     for line in table:
         line["difference"] = line["kappa_bar"] - line["kappa_bar_theory"]
         for end in ("low", "high"):
@@ -77,50 +94,58 @@ def _data(rows: Sequence[Row]) -> Data:
 
 def _caption(rows: Sequence[Row], table: Table) -> str:
     sets = [
-        f"{counted((row['facts']['seed'] for row in each), 'set')} at m = {m}" for (m,), each in by(rows, "m").items()
+        f"{count_distinct((row['facts']['seed'] for row in group), 'set')} at m = {m}"
+        for (m,), group in group_by(rows, "m").items()
     ]
-    largest = _bounded(table)
     return (
-        f"Largest margins κ̄ that gip finds, n = 2: {', '.join(sets)}. a: the paper's ensemble, means and standard "
-        f"errors against m^(−2/3), with fits κ̄∞ + a m^(−2/3); crosses: theory for m → ∞. b: the limits κ̄∞ less "
-        f"theory; bars: with the exponents 1/2 and 1, without the smallest size, and errors. Grey: certified upper "
-        f"bounds at m = {largest}. Dotted: the load P̂ = {HYPERSTATIC:.2f} from which theory has more stabilities at "
-        f"the margin than W has directions."
+        f"Largest margins κ̄ found by gip, n = 2: {', '.join(sets)}. a: the paper's ensemble, means and standard errors "
+        f"against m^(−2/3), with fits κ̄∞ + a m^(−2/3); crosses: theory for m → ∞. b: the limits κ̄∞ minus theory; bars: "
+        f"range over the exponents 1/2, 2/3 and 1, with and without the smallest size, and errors. Grey: certified "
+        f"upper bounds at m = {_size_of_bounds(table)}. Dotted: the load P̂ = {HYPERSTATIC_LOAD:.2f} above which "
+        f"theory has more active stabilities than W has directions."
     )
 
 
-def _bounded(table: Table) -> int:
-    """The size with bounds at the most loads, the largest of those."""
+def _size_of_bounds(table: Table) -> int:
+    """Return the m with bounds at the most loads, the largest one of several."""
     sizes = [line["m"] for line in table if line["kind"] == "bound" and line["ensemble"] == "paper"]
     return max(sizes, key=lambda m: (sizes.count(m), m), default=0)
 
 
 def _paint(axes: Sequence[Axes], data: Data) -> None:
-    left, right = axes
-    for load, color in _SHOWN.items():
-        sizes = [line | {"x": line["m"] ** (-2 / 3)} for line in data.of(kind="size", ensemble="paper", load=load)]
+    _paint_sizes(axes[0], data)
+    _paint_limits(axes[1], data)
+
+
+def _paint_sizes(panel: Axes, data: Data) -> None:
+    for load, color in _LOAD_COLORS.items():
+        sizes = [line | {"x": line["m"] ** (-2 / 3)} for line in data.where(kind="size", ensemble="paper", load=load)]
         if not sizes:
             continue
-        symbols(left, sizes, "x", "kappa_bar", "o", color, label=f"P̂ = {load:g}")
-        left.plot(0, sizes[0]["kappa_bar_theory"], "x", color=BLACK, clip_on=False, zorder=5)
-        for end in data.of(kind="limit", ensemble="paper", load=load):
+        symbols(panel, sizes, "x", "kappa_bar", "o", color, label=f"P̂ = {load:g}")
+        panel.plot(0, sizes[0]["kappa_bar_theory"], "x", color=BLACK, clip_on=False, zorder=5)
+        for end in data.where(kind="limit", ensemble="paper", load=load):
             fit = [{"x": x, "y": end["kappa_bar"] + end["slope"] * x} for x in (0.0, 1.1 * sizes[0]["x"])]
-            curve(left, fit, "x", "y", color=color, linewidth=0.8)
-    left.set(xlabel="m^(−2/3)", ylabel="margin κ̄", xlim=(0, None))
-    left.legend(loc=(0.45, 0.3), ncols=2)
-    right.axhline(0, color=BLACK, label="theory, m → ∞", zorder=1)
-    largest = _bounded(data.table)
-    bounds = data.of(kind="bound", ensemble="paper", m=largest)
-    symbols(right, bounds, "load", "difference", "_", GREY, label=f"bound, m = {largest}")
+            curve(panel, fit, "x", "y", color=color, linewidth=0.8)
+    panel.set(xlabel="m^(−2/3)", ylabel="margin κ̄", xlim=(0, None))
+    panel.legend(loc=(0.45, 0.3), ncols=2)
+
+
+def _paint_limits(panel: Axes, data: Data) -> None:
+    panel.axhline(0, color=BLACK, label="theory, m → ∞", zorder=1)
+    m = _size_of_bounds(data.table)
+    bounds = data.where(kind="bound", ensemble="paper", m=m)
+    symbols(panel, bounds, "load", "difference", "_", GREY, label=f"bound, m = {m}")
     for number, ensemble in enumerate(ENSEMBLES):
-        color, marker = LOOK[ensemble]
+        color, marker = _LOOKS[ensemble]
+        # Side by side, so that the ensembles do not hide each other.
         limits = [
-            line | {"load": line["load"] + 0.05 * (number - 1)} for line in data.of(kind="limit", ensemble=ensemble)
+            line | {"load": line["load"] + 0.05 * (number - 1)} for line in data.where(kind="limit", ensemble=ensemble)
         ]
-        symbols(right, limits, "load", "difference", marker, color, label=ensemble)
-    right.axvline(HYPERSTATIC, color=GREY, linestyle=":", linewidth=0.8, zorder=0)
-    right.set(xlabel="load P̂", ylabel="κ̄∞ − theory", xlim=(0, None), ylim=(-0.3, 0.4))
-    right.legend(loc="lower right", ncols=2)
+        symbols(panel, limits, "load", "difference", marker, color, label=ensemble)
+    panel.axvline(HYPERSTATIC_LOAD, color=GREY, linestyle=":", linewidth=0.8, zorder=0)
+    panel.set(xlabel="load P̂", ylabel="κ̄∞ − theory", xlim=(0, None), ylim=(-0.3, 0.4))
+    panel.legend(loc="lower right", ncols=2)
 
 
-MARGINS = Figure("margins", runs, _data, _paint)
+MARGINS = Figure("margins", finite_size_suite, _data, _paint)

@@ -1,4 +1,4 @@
-"""The runs that the finite-size study is made from."""
+"""The suite of the finite-size study, and helpers for its rows."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -6,23 +6,33 @@ from typing import NamedTuple
 from qcqpbench.analysis.figures.base import grid
 from qcqpbench.errors import require
 from qcqpbench.results.store import Row
-from qcqpbench.run.isolation.worker import solver_facts
+from qcqpbench.run.isolation.description import solver_facts
 from qcqpbench.run.suite import Entry, Settings, Suite, facts
 
 ENSEMBLES = ("paper", "psd", "gaussian")
-OF_OUTPUTS = ("paper", "gaussian")
-# p (n−1)/(4m), by theory 1/I(κ̄) whatever n is: the loads 0.5, 1, 2 and 3 of n = 2.
+OUTPUT_ENSEMBLES = ("paper", "gaussian")
+# p (n−1)/(4m), in theory 1/I(κ̄) for every n. With n = 2 these are the loads 0.5, 1, 2 and 3.
 FRACTIONS = (0.25, 0.5, 1, 1.5)
-_LIMIT = 4 * 3600
+_TIME_LIMIT_SECONDS = 4 * 3600
 
 
 class Size(NamedTuple):
-    """How much is done at one number of inputs m.
+    """Numbers of runs at one number of inputs.
 
-    sets           pattern sets
-    runs           of gip on each, which follows many paths in every one of them
-    paths          runs of gip with a single path, for the overlaps between optima that were found independently
-    certified      pattern sets with a certificate, at loads up to ``certified_to``
+    Parameters
+    ----------
+    m
+        Number of inputs.
+    sets
+        Number of pattern sets.
+    runs
+        Runs of gip per pattern set, each with many paths.
+    paths
+        Runs of gip with a single path, for overlaps between independent optima.
+    certified
+        Number of pattern sets with a certificate.
+    certified_to
+        Largest load with certificates.
     """
 
     m: int
@@ -49,8 +59,8 @@ _QUICK_SIZES = (Size(12, 4, 1, 4, 2), Size(25, 3, 1, 4, 1), Size(50, 2, 1, 4, 1,
 _QUICK_OUTPUTS = (Size(16, 3, 1), Size(24, 2, 1), Size(40, 1, 1))
 
 
-def runs(quick: bool) -> Suite:
-    """Every ensemble, load, size and number of outputs; small problems first, so that a part of it is a study too."""
+def finite_size_suite(quick: bool) -> Suite:
+    """Return the runs for all ensembles, loads, sizes and numbers of outputs, small problems first."""
     problems, entries = [], list[Entry]()
     loads = _QUICK_LOADS if quick else _LOADS
     for size in _QUICK_SIZES if quick else _SIZES:
@@ -59,29 +69,31 @@ def runs(quick: bool) -> Suite:
     for size in _QUICK_OUTPUTS if quick else _OUTPUTS:
         for n in (3, 5):
             p = [round(4 * size.m * fraction / (n - 1)) for fraction in FRACTIONS]
-            problems += grid("covariance_perceptron", m=size.m, n=n, p=p, ensemble=OF_OUTPUTS, seed=range(size.sets))
+            problems += grid(
+                "covariance_perceptron", m=size.m, n=n, p=p, ensemble=OUTPUT_ENSEMBLES, seed=range(size.sets)
+            )
         entries += _entries(size)
     return Suite("finite-size", "", tuple(sorted(problems, key=lambda spec: facts(spec)["m"])), tuple(entries))
 
 
 def _entries(size: Size) -> Iterator[Entry]:
     at = {"m": [size.m]}
-    yield Entry(solver_facts("gip"), Settings(size.runs, time_limit=_LIMIT), at)
+    yield Entry(solver_facts("gip"), Settings(size.runs, time_limit=_TIME_LIMIT_SECONDS), at)
     if size.paths:
-        some = at | {"load": _PATH_LOADS, "seed": range(_PATH_SETS)}
-        yield Entry(solver_facts("gip[starts=1]"), Settings(size.paths, time_limit=_LIMIT), some)
+        chosen = at | {"load": _PATH_LOADS, "seed": range(_PATH_SETS)}
+        yield Entry(solver_facts("gip[starts=1]"), Settings(size.paths, time_limit=_TIME_LIMIT_SECONDS), chosen)
     if size.certified:
-        low = [load for load in _LOADS if load <= size.certified_to]
-        some = at | {"load": low, "seed": range(size.certified)}
-        yield Entry(solver_facts("certificate"), Settings(time_limit=_LIMIT), some)
+        loads = [load for load in _LOADS if load <= size.certified_to]
+        chosen = at | {"load": loads, "seed": range(size.certified)}
+        yield Entry(solver_facts("certificate"), Settings(time_limit=_TIME_LIMIT_SECONDS), chosen)
 
 
-def nominal(row: Row) -> Row:
-    """The row with the load that was asked for, which p may have rounded."""
+def with_nominal_load(row: Row) -> Row:
+    """Return the row with the load of its spec, instead of p/(nm) with rounded p."""
     return row | {"facts": row["facts"] | {"load": facts(row["problem"])["load"]}}
 
 
-def there(rows: list[Row]) -> list[Row]:
-    """The rows, of which a figure needs some."""
-    require(bool(rows), "the runs that this figure is made of are not there yet; without -r they are made")
+def require_rows(rows: list[Row]) -> list[Row]:
+    """Return the rows; raise QcqpbenchError if there are none."""
+    require(bool(rows), "the results file has no runs for this figure; without -r they are run")
     return rows

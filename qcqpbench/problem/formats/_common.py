@@ -1,4 +1,4 @@
-"""What the formats of other programs share: tasks are refused, names are made to fit, rows are lists of terms."""
+"""Functions that the formats of other programs share: checks, names, and rows as lists of terms."""
 
 import re
 from array import array
@@ -14,58 +14,59 @@ from qcqpbench.errors import QcqpbenchError, require
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.qcqp import QCQP
 
-from ._text import Text
+from .reading.text import Text
 
-# In LP and MPS files bounds from here on mean infinity: CPLEX, Gurobi and SCIP take them so.
-INFINITE = 1e20
+# Bounds from this value on are infinite in LP and MPS files, as CPLEX, Gurobi and SCIP read them.
+INFINITE_BOUND = 1e20
 
 
 def qcqp_only(problem: MaxMargin | QCQP, suffix: str) -> QCQP:
-    """The problem, if such a file can hold it."""
+    """Return the problem if a file of this format can hold it; raise QcqpbenchError otherwise."""
     if isinstance(problem, MaxMargin):
         raise QcqpbenchError(
-            f"a {suffix} file holds a QCQP and this is a max-margin task; "
+            f"a {suffix} file must hold a QCQP, got a max-margin task; "
             "give a formulation, as in convert --formulation epigraph"
         )
-    require(problem.n_variables > 0, f"a {suffix} file needs at least one variable")
+    require(problem.n_variables > 0, f"a {suffix} file must have at least one variable, got none")
     return problem
 
 
 def check_bounds(problem: QCQP, suffix: str) -> None:
-    """Refuse finite bounds that would be read as infinite ones."""
+    """Check that no finite bound would be read as an infinite one."""
     for bounds in (problem.lower, problem.upper, problem.x_lower, problem.x_upper):
-        wrong = bounds[np.isfinite(bounds) & (np.abs(bounds) >= INFINITE)]
-        refused = f"the bound {wrong[:1]} cannot stand in a {suffix} file: {INFINITE} and more is infinity there"
-        require(wrong.size == 0, refused)
+        wrong = bounds[np.isfinite(bounds) & (np.abs(bounds) >= INFINITE_BOUND)]
+        require(
+            wrong.size == 0, f"bounds in a {suffix} file must be below {INFINITE_BOUND} or infinite, got {wrong[:1]}"
+        )
 
 
-def names(given: Sequence[str] | None, letter: str, count: int, usable: re.Pattern[str]) -> Sequence[str]:
-    """The given names if all of them are usable, else x1.. or c1.. for all."""
-    if given is not None and all(map(usable.fullmatch, given)):
-        return given
+def names_to_write(names: Sequence[str] | None, letter: str, count: int, usable: re.Pattern[str]) -> Sequence[str]:
+    """Return the names if all of them are usable, else x1.. or c1.. for all."""
+    if names is not None and all(map(usable.fullmatch, names)):
+        return names
     return [f"{letter}{k + 1}" for k in range(count)]
 
 
-def known_names(found: Sequence[str], letter: str) -> tuple[str, ...] | None:
-    """What is kept of the names in a file: none, where it only counts."""
-    return None if all(name == f"{letter}{k + 1}" for k, name in enumerate(found)) else tuple(found)
+def names_to_keep(names: Sequence[str], letter: str) -> tuple[str, ...] | None:
+    """Return the names in a file; None if they are x1.. or c1.."""
+    return None if all(name == f"{letter}{k + 1}" for k, name in enumerate(names)) else tuple(names)
 
 
 def linear_terms(problem: QCQP, row: int) -> tuple[list[int], list[float]]:
-    """The variables and coefficients of a row's linear part."""
+    """Return the variables and coefficients of the linear part of a row."""
     span = slice(*problem.linear.indptr[row : row + 2])
     return problem.linear.indices[span].tolist(), problem.linear.data[span].tolist()
 
 
 def quadratic_terms(problem: QCQP, row: int) -> tuple[list[int], list[int], list[float]]:
-    """The variables i ≥ j and coefficients of a row's products."""
+    """Return the variables i ≥ j and coefficients of the products of a row."""
     span = slice(*problem.quadratic.indptr[row : row + 2])
     i, j = problem.products[problem.quadratic.indices[span]].T
     return i.tolist(), j.tolist(), problem.quadratic.data[span].tolist()
 
 
 class Terms:
-    """The terms of a problem as they are read, in little memory; row 0 is the objective."""
+    """The terms of a problem that is being read, in compact arrays; row 0 is the objective."""
 
     def __init__(self) -> None:
         self.quadratic: tuple[array[int], array[int], array[int], array[float]]
@@ -74,6 +75,7 @@ class Terms:
         self.linear = array("q"), array("q"), array("d")
 
     def add_products(self, row: int, i: Sequence[int], j: Sequence[int], values: Sequence[float]) -> None:
+        """Add products value · x_i x_j to a row."""
         rows, first, second, coefficients = self.quadratic
         rows.extend([row] * len(values))
         first.extend(i)
@@ -81,13 +83,14 @@ class Terms:
         coefficients.extend(values)
 
     def add_linear(self, row: int, i: Sequence[int], values: Sequence[float]) -> None:
+        """Add linear terms value · x_i to a row."""
         rows, variables, coefficients = self.linear
         rows.extend([row] * len(values))
         variables.extend(i)
         coefficients.extend(values)
 
     def problem(self, text: Text, variables: int, **rest: Any) -> QCQP:
-        """The problem of these terms; what is wrong with it as a whole is an error of the file."""
+        """Return the problem of these terms; its errors name the file."""
         try:
             return QCQP.from_terms(variables, quadratic=self.quadratic, linear=self.linear, **rest)
         except QcqpbenchError as error:
@@ -95,7 +98,7 @@ class Terms:
 
 
 def content(text: Text) -> str:
-    """The whole text; large blocks of it are read fast."""
+    """Return the whole text, read in blocks, which is fast."""
     parts = []
     while block := text.block(1000):
         parts.append(block)
@@ -103,31 +106,34 @@ def content(text: Text) -> str:
 
 
 def bounded(value: float) -> float:
-    """A bound as LP and MPS files mean it."""
-    return value if abs(value) < INFINITE else float(np.copysign(np.inf, value))
+    """Return the meaning of a bound in LP and MPS files."""
+    return value if abs(value) < INFINITE_BOUND else float(np.copysign(np.inf, value))
 
 
 def range_names(name: str) -> tuple[str, str]:
-    """What the two constraints are called that stand for a range."""
+    """Return the names of the two constraints that represent a range."""
     return f"{name}_lhs", f"{name}_rhs"
 
 
 def tidied(problem: QCQP) -> QCQP:
-    """A problem with names as it was before it was written: two constraints that stand for a range are one again, names
-    that only count are none."""
+    """Return the problem as it was before it was written.
+
+    Two constraints that represent a range become one, and names x1.. and c1.. are dropped.
+    """
     x, rows = problem.variable_names, problem.constraint_names
     assert x is not None
     if rows is not None:
         problem, rows = _joined(problem, rows)
     return replace(
         problem,
-        variable_names=known_names(x, "x"),
-        constraint_names=None if rows is None else known_names(rows, "c"),
+        variable_names=names_to_keep(x, "x"),
+        constraint_names=None if rows is None else names_to_keep(rows, "c"),
     )
 
 
 def _joined(problem: QCQP, rows: tuple[str, ...]) -> tuple[QCQP, tuple[str, ...]]:
-    upper, found, taken = problem.upper.copy(), [*rows], {*rows}
+    """Return the problem with pairs of constraints that represent ranges joined, and the names of its constraints."""
+    upper, names, taken = problem.upper.copy(), [*rows], {*rows}
     keep = np.ones(len(rows), dtype=bool)
     for r, (one, two) in enumerate(pairwise(rows)):
         name = one.removesuffix("_lhs")
@@ -137,11 +143,11 @@ def _joined(problem: QCQP, rows: tuple[str, ...]) -> tuple[QCQP, tuple[str, ...]
         sides = np.isinf(problem.upper[r]) and np.isinf(problem.lower[r + 1]) and low < high
         same = all(terms(problem, r + 1) == terms(problem, r + 2) for terms in (linear_terms, quadratic_terms))
         if sides and same:
-            upper[r], found[r], keep[r + 1] = high, name, False
+            upper[r], names[r], keep[r + 1] = high, name, False
             taken.add(name)
     if keep.all():
         return problem, rows
     lines = np.flatnonzero(np.concatenate([[True], keep]))
-    rest = tuple(name for name, kept in zip(found, keep, strict=True) if kept)
+    rest = tuple(name for name, kept in zip(names, keep, strict=True) if kept)
     matrices = {name: sparse.csr_array(getattr(problem, name)[lines]) for name in ("quadratic", "linear")}
     return replace(problem, lower=problem.lower[keep], upper=upper[keep], constraint_names=rest, **matrices), rest

@@ -1,4 +1,4 @@
-"""Problems in files, one module per file format; the file's suffix says which."""
+"""Reading and writing of problem files, one module per file format, chosen by the suffix of the file's name."""
 
 import gzip
 import importlib
@@ -6,47 +6,68 @@ import zlib
 from pathlib import Path
 from types import ModuleType
 
-from qcqpbench.atomic_files import Kind, text_matching, writing
-from qcqpbench.errors import QcqpbenchError, require
+from qcqpbench.atomic_files import Kind, writing
+from qcqpbench.errors import QcqpbenchError, require, system_reason
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.qcqp import QCQP
 
-from ._text import GZIP
+from .reading.text import GZIP
 
 _TEXTS = {".qplib": "qplib", ".lp": "lp", ".mps": "mps", ".nl": "nl"}
-# The module of each format by how a file's name ends; text may be compressed. They are imported when first used: every
-# worker process would wait for them.
+# The module of each format by suffix; text may be compressed. A module is imported when it is first used, so that
+# worker processes start faster.
 FORMATS: dict[str, str] = {".npz": "npz", **_TEXTS, **{suffix + GZIP: name for suffix, name in _TEXTS.items()}}
-
-# What a file must look like to be replaced by one of the same name.
-_KINDS = {
-    ".npz": Kind("a problem in qcqpbench's .npz format", lambda head: head[30:40] == b"header.npy"),
-    ".qplib": text_matching("a QPLIB file", r"^\s*[LDCQ][CBMIG][NBLDCQ]\b"),
-    ".lp": text_matching("an LP file", r"^\s*(min|max)(imi[sz]e|imum)?\b"),
-    ".mps": text_matching("an MPS file", r"^(NAME|ROWS)\b"),
-    ".nl": text_matching("an .nl file", r"\A[gb]\d"),
-}
 
 
 def read(path: str | Path) -> MaxMargin | QCQP:
-    """The problem in a file."""
+    """Read a problem from a file.
+
+    Parameters
+    ----------
+    path
+        A file of one of `FORMATS`, which the suffix of its name tells: .npz, .qplib, .lp, .mps or .nl; the text formats
+        may be compressed, as in .mps.gz.
+
+    Returns
+    -------
+    MaxMargin or QCQP
+        The problem. Only .npz files hold max-margin tasks and metadata.
+
+    Raises
+    ------
+    QcqpbenchError
+        If the file cannot be read or holds no such problem; the message names the file and, of text, the line.
+    """
     path = Path(path)
     reader = _format(path)
     try:
         is_file = path.is_file()
     except (OSError, ValueError) as error:
-        raise QcqpbenchError(f"{path}: cannot be read: {error}") from error
+        raise QcqpbenchError(f"{path}: cannot be read: {system_reason(error)}") from error
     require(is_file, f"{path}: no such file")
     problem: MaxMargin | QCQP = reader.read(path)
     return problem
 
 
 def write(problem: MaxMargin | QCQP, path: str | Path) -> None:
-    """Write a problem to a file, which appears whole or not at all; a file of another kind is not replaced."""
+    """Write a problem to a file, which appears whole or not at all.
+
+    Parameters
+    ----------
+    problem
+        The problem. Formats other than .npz hold QCQPs only: give them ``formulation("epigraph").encode(task)``.
+    path
+        The file; the suffix of its name tells the format, as in `read`. An existing file of that format is replaced.
+
+    Raises
+    ------
+    QcqpbenchError
+        If the file cannot be written, is of another kind, or its format cannot hold the problem.
+    """
     path = Path(path)
     writer = _format(path)
     try:
-        with writing(path, _kind(path)) as file:
+        with writing(path, _kind(path, writer.KIND)) as file:
             if path.suffix.lower() == GZIP:
                 with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
                     writer.write(problem, packed)
@@ -56,16 +77,14 @@ def write(problem: MaxMargin | QCQP, path: str | Path) -> None:
         raise QcqpbenchError(f"{path}: cannot be written: {error}") from error
 
 
-def _kind(path: Path) -> Kind:
-    suffix = next(suffix for suffix in _KINDS if path.name.lower().removesuffix(GZIP).endswith(suffix))
-    kind = _KINDS[suffix]
+def _kind(path: Path, kind: Kind) -> Kind:
     if path.suffix.lower() != GZIP:
         return kind
     return Kind(f"{kind.name}, compressed", lambda head: kind.recognize(_unpacked(head)))
 
 
 def _unpacked(head: bytes) -> bytes:
-    """Return the beginning of what compressed bytes hold; empty if they are not gzip."""
+    """Return the first bytes of a gzip file's content; none if the bytes are not gzip."""
     try:
         return zlib.decompressobj(31).decompress(head, 1 << 16)
     except zlib.error:

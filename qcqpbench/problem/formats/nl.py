@@ -1,13 +1,13 @@
-"""AMPL's .nl files in text, as in Gay, Writing .nl Files (2005): what AMPL and Pyomo hand to solvers.
+"""The text format .nl of AMPL, which AMPL and Pyomo give to solvers; Gay, Writing .nl Files (2005).
 
-Read is what is quadratic when its products are multiplied out: sums, products, powers and quotients of numbers,
-variables and defined variables. Written are sums of products, coefficient · x_i x_j, and the linear parts in their own
-segments, where AMPL wants every variable of a function listed, also with coefficient 0.
+The reader accepts expressions that are quadratic when expanded: sums, products, powers and quotients of numbers,
+variables and defined variables. The writer writes sums of products, coefficient · x_i x_j, and the linear parts in
+their segments, where AMPL requires every variable of a function, also with coefficient 0.
 
-In such a file variables come in an order: first those in products of constraints and of the objective, then of
-constraints, of the objective, and the others; constraints with products come before linear ones. A problem in another
-order is written in this one, with suffixes that say where each variable and constraint stood: read here, it comes
-back as it was, exact to the last bit but for names and metadata. Other programs skip these suffixes.
+The format orders variables: first those in products of both constraints and objective, then of constraints, of the
+objective, and the others. Constraints with products come before linear ones. A problem in another order is reordered,
+with suffixes for the original places: the reader restores it to the last bit but for names and metadata. Other programs
+ignore the suffixes.
 """
 
 import math
@@ -19,20 +19,27 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from qcqpbench.atomic_files import text_matching
 from qcqpbench.errors import QcqpbenchError
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.qcqp import QCQP, Sense, Vector
 
 from ._common import linear_terms, qcqp_only, quadratic_terms
-from ._nl_expressions import Expressions, Polynomial
-from ._text import MOST_DECLARED, Text, open_text, shorten
+from .reading.nl_expressions import Expressions, Polynomial
+from .reading.text import MAX_DECLARED, Text, open_text, shorten
 
 Indices = NDArray[np.int64]
-_ORDER = "qcqpbench_order"
+_ORDER_SUFFIX = "qcqpbench_order"
+
+# A header of ten lines of numbers.
+_LINE_END = r"[ \t]*+(?:#[^\n]*+)?+\r?\n"
+KIND = text_matching(
+    "an .nl file", rf"g\d+(?:[ \t]+[-+.\de]+)*+{_LINE_END}(?:[ \t]*+\d+(?:[ \t]+\d+)*+{_LINE_END}){{9}}"
+)
 
 
 def read(path: Path) -> QCQP:
-    """The problem in a file."""
+    """Read a problem from a file."""
     with open_text(path) as text:
         return _Reader(text).problem()
 
@@ -47,31 +54,17 @@ def write(problem: MaxMargin | QCQP, file: IO[bytes]) -> None:
 
 def _parts(problem: QCQP) -> Iterator[str]:
     n, c = problem.n_variables, problem.n_constraints
-    x_order, order, (both, in_constraints, in_objective) = _orders(problem)
+    x_order, order, curved_counts = _orders(problem)
     place = np.argsort(x_order)
     rows = [_Row(problem, row, place) for row in (0, *(order + 1))]
     objective, constraints = rows[0], rows[1:]
     columns = np.zeros(n, dtype=np.int64)
-    for each in constraints:
-        columns[each.variables] += 1
-    bounded = problem.lower > -np.inf, problem.upper < np.inf
-    equations = np.count_nonzero(bounded[0] & (problem.lower == problem.upper))
-    ranges = np.count_nonzero(bounded[0] & bounded[1]) - equations
-    curved = sum(each.curved for each in constraints)
-
-    yield "g3 1 1 0\t# problem qcqpbench\n"
-    yield f" {n} {c} 1 {ranges} {equations}\t# vars, constraints, objectives, ranges, eqns\n"
-    yield f" {curved} {int(objective.curved)}\t# nonlinear constraints, objectives\n"
-    yield " 0 0\t# network constraints: nonlinear, linear\n"
-    yield f" {in_constraints} {in_objective} {both}\t# nonlinear vars in constraints, objectives, both\n"
-    yield " 0 0 0 1\t# linear network variables; functions; arith, flags\n"
-    yield " 0 0 0 0 0\t# discrete variables: binary, integer, nonlinear (b,c,o)\n"
-    yield f" {columns.sum()} {len(objective.variables)}\t# nonzeros in Jacobian, gradients\n"
-    yield " 0 0\t# max name lengths: constraints, variables\n"
-    yield " 0 0 0 0 0\t# common exprs: b,c,o,c1,o1\n"
+    for row in constraints:
+        columns[row.variables] += 1
+    yield from _header(problem, objective, constraints, int(columns.sum()), curved_counts)
     for kind, moved in enumerate((x_order, order)):
         if (np.diff(moved) != 1).any():
-            yield f"S{kind} {len(moved)} {_ORDER}\n" + "".join(f"{k} {to}\n" for k, to in enumerate(moved))
+            yield f"S{kind} {len(moved)} {_ORDER_SUFFIX}\n" + "".join(f"{k} {to}\n" for k, to in enumerate(moved))
     for k, row in enumerate(constraints):
         yield f"C{k}\n"
         yield from row.expression(0.0)
@@ -88,9 +81,33 @@ def _parts(problem: QCQP) -> Iterator[str]:
     yield from objective.coefficients("G0")
 
 
+def _header(
+    problem: QCQP, objective: "_Row", constraints: Sequence["_Row"], nonzeros: int, curved_counts: tuple[int, int, int]
+) -> Iterator[str]:
+    """Yield the ten lines of the header."""
+    n, c = problem.n_variables, problem.n_constraints
+    both, in_constraints, in_objective = curved_counts
+    has_lower, has_upper = problem.lower > -np.inf, problem.upper < np.inf
+    equations = np.count_nonzero(has_lower & (problem.lower == problem.upper))
+    ranges = np.count_nonzero(has_lower & has_upper) - equations
+    curved = sum(row.curved for row in constraints)
+    yield "g3 1 1 0\t# problem qcqpbench\n"
+    yield f" {n} {c} 1 {ranges} {equations}\t# vars, constraints, objectives, ranges, eqns\n"
+    yield f" {curved} {int(objective.curved)}\t# nonlinear constraints, objectives\n"
+    yield " 0 0\t# network constraints: nonlinear, linear\n"
+    yield f" {in_constraints} {in_objective} {both}\t# nonlinear vars in constraints, objectives, both\n"
+    yield " 0 0 0 1\t# linear network variables; functions; arith, flags\n"
+    yield " 0 0 0 0 0\t# discrete variables: binary, integer, nonlinear (b,c,o)\n"
+    yield f" {nonzeros} {len(objective.variables)}\t# nonzeros in Jacobian, gradients\n"
+    yield " 0 0\t# max name lengths: constraints, variables\n"
+    yield " 0 0 0 0 0\t# common exprs: b,c,o,c1,o1\n"
+
+
 def _orders(problem: QCQP) -> tuple[Indices, Indices, tuple[int, int, int]]:
-    """The variables and the constraints in AMPL's order, and its numbers of variables in products: both, of
-    constraints, of objectives."""
+    """Return the variables and the constraints in the order of AMPL, and its numbers of variables in products.
+
+    The numbers are of variables in products of both constraints and objective, of constraints, and of objectives.
+    """
     ends = problem.quadratic.indptr
     curved = np.zeros((2, problem.n_variables), dtype=bool)
     for target, part in zip(curved, (slice(ends[1], None), slice(0, ends[1])), strict=True):
@@ -98,12 +115,12 @@ def _orders(problem: QCQP) -> tuple[Indices, Indices, tuple[int, int, int]]:
     constraints, objective = curved
     x_order = np.argsort(np.where(constraints, np.where(objective, 0, 1), np.where(objective, 2, 3)), kind="stable")
     order = np.argsort(np.diff(ends)[1:] == 0, kind="stable")
-    both, first, all_of_them = (int(each.sum()) for each in (constraints & objective, constraints, curved.any(axis=0)))
-    return x_order, order, (both, first, all_of_them if all_of_them > first else both)
+    both, first, total = (int(part.sum()) for part in (constraints & objective, constraints, curved.any(axis=0)))
+    return x_order, order, (both, first, total if total > first else both)
 
 
 class _Row:
-    """A function of the problem, its variables renumbered."""
+    """A function of the problem, with renumbered variables."""
 
     def __init__(self, problem: QCQP, row: int, place: Indices) -> None:
         self._problem, self._row, self._place = problem, row, place
@@ -115,6 +132,7 @@ class _Row:
         self.variables = np.union1d(place[products], np.array(list(self.linear), dtype=np.int64))
 
     def expression(self, constant: float) -> Iterator[str]:
+        """Yield the products and the constant as an expression."""
         if constant or not self.curved:
             yield f"o0\nn{constant!r}\n" if self.curved else f"n{constant!r}\n"
         if self.curved:
@@ -124,12 +142,14 @@ class _Row:
             yield "".join([f"o2\nn{value!r}\no2\nv{first}\nv{second}\n" for value, first, second in terms])
 
     def coefficients(self, name: str) -> Iterator[str]:
+        """Yield the segment of the linear part."""
         if len(self.variables):
             yield f"{name} {len(self.variables)}\n"
             yield "".join(f"{k} {self.linear.get(k, 0.0)!r}\n" for k in self.variables.tolist())
 
 
 def _range(lower: float, upper: float) -> str:
+    """Return the line of a range."""
     if lower == upper:
         return f"4 {lower!r}\n"
     if lower == -math.inf:
@@ -139,29 +159,29 @@ def _range(lower: float, upper: float) -> str:
 
 # --- reading ---
 
-# Which sides of a range the numbers behind its kind are.
+# The sides of a range that the numbers after its kind give.
 _RANGES = {"0": ("l", "u"), "1": ("u",), "2": ("l",), "3": (), "4": ("lu",)}
 
 
 class _Reader:
-    """A file being read."""
+    """A reader of the header, then segment by segment."""
 
     def __init__(self, text: Text) -> None:
         self.text = text
         self._lines = iter(text)
-        first = self._line("a .nl file in text, which begins with g")
-        text.require(not first.startswith("b"), "this is a binary .nl file; right is one in text, AMPL's option -og")
-        text.require(re.match("g[0-9]", first) is not None, "this is no .nl file, which begins with g and a digit")
+        first = self._line("g and a digit")
+        text.require(not first.startswith("b"), "an .nl file must be text, as of AMPL's option -og, got a binary one")
+        text.require(re.match("g[0-9]", first) is not None, f"an .nl file must begin with g, got {shorten(first)}")
         self.n, self.c, self.objectives, _, _, *others = self._sizes("variables, constraints, objectives, ranges", 5)
-        text.require(self.n > 0, "there are no variables; right is at least one")
-        text.require(self.objectives <= 1, f"there are {self.objectives} objectives; right is one")
-        self._none("logical constraints", others)
-        self._none("complementarity conditions", self._sizes("nonlinear constraints and objectives", 2)[2:])
-        self._none("network constraints", self._sizes("network constraints", 2))
+        text.require(self.n > 0, "the file must have variables, got none")
+        text.require(self.objectives <= 1, f"the file must have at most 1 objective, got {self.objectives} objectives")
+        self._require_none("logical constraints", others)
+        self._require_none("complementarity conditions", self._sizes("nonlinear constraints and objectives", 2)[2:])
+        self._require_none("network constraints", self._sizes("network constraints", 2))
         self._sizes("nonlinear variables", 2)
-        self._none("network variables or functions", self._sizes("network variables and functions", 2)[:2])
-        self._none("integer variables", self._sizes("discrete variables", 2))
-        self.nonzeros = self._sizes("nonzeros in Jacobian and gradient", 2, MOST_DECLARED**2)
+        self._require_none("network variables or functions", self._sizes("network variables and functions", 2)[:2])
+        self._require_none("integer variables", self._sizes("discrete variables", 2))
+        self.nonzeros = self._sizes("nonzeros in Jacobian and gradient", 2, MAX_DECLARED**2)
         self._sizes("lengths of names", 2)
         self.n_defined = sum(self._sizes("common expressions", 2))
 
@@ -175,6 +195,7 @@ class _Reader:
         self.orders = {0: np.arange(self.n), 1: np.arange(self.c)}
 
     def problem(self) -> QCQP:
+        """Return the problem in the file."""
         segments = {
             "C": self._constraint,
             "O": self._objective,
@@ -190,49 +211,50 @@ class _Reader:
         }
         for raw in self._lines:
             line = self._clean(raw)
-            known = f"{shorten(line)} begins no segment; right is one of {', '.join(segments)}"
-            self.text.require(line[:1] in segments, known)
+            begins = line[:1] in segments
+            self.text.require(begins, f"a segment must begin with one of {', '.join(segments)}, got {shorten(line)}")
             segments[line[0]](line[1:].split())
-        self._check_whole()
+        self._check_counts()
         return self._assembled()
 
     # --- lines ---
 
-    def _line(self, right: str) -> str:
-        """The next line, without its comment."""
+    def _line(self, expected: str) -> str:
+        """Return the next line, without its comment."""
         raw = next(self._lines, None)
         if raw is None:
-            raise self.text.error(f"the file ends here; needed: {right}")
+            raise self.text.error(f"expected {expected}, got the end of the file")
         return self._clean(raw)
 
     def _clean(self, raw: str) -> str:
+        """Return a line without its comment."""
         if raw[-1] != "\n":
-            raise self.text.error("the line does not end: the file is cut off here")
+            raise self.text.error("the line must end with a newline: the file is cut off")
         return raw.partition("#")[0].strip()
 
-    def _sizes(self, what: str, least: int, most: int = MOST_DECLARED) -> list[int]:
-        """A line of the header."""
-        found = [self.text.whole(word, f"number of {what}", most) for word in self._line(what).split()]
-        self.text.require(len(found) >= least, f"needed are {least} numbers: of {what}")
-        return found
+    def _sizes(self, names: str, least: int, most: int = MAX_DECLARED) -> list[int]:
+        """Return the numbers in a line of the header, at least `least` of them."""
+        sizes = [self.text.whole(word, f"number of {names}", most) for word in self._line(names).split()]
+        self.text.require(len(sizes) >= least, f"expected {least} numbers of {names}, got {len(sizes)}")
+        return sizes
 
-    def _none(self, what: str, counts: Sequence[int]) -> None:
-        self.text.require(not any(counts), f"there are {what}, which qcqpbench has not")
+    def _require_none(self, names: str, counts: Sequence[int]) -> None:
+        self.text.require(not any(counts), f"the file must have no {names}, got some")
 
-    def _whole(self, words: Sequence[str], place: int, what: str, end: int, begin: int = 0) -> int:
-        """A whole number in begin..end − 1 among the words of a line."""
-        self.text.require(len(words) > place, f"the line is too short; needed is the {what}")
-        self.text.require(end > begin, f"there is a {what}, and there are none in the header")
-        return self.text.whole(words[place], what, end - 1, begin)
+    def _whole(self, words: Sequence[str], place: int, name: str, end: int, begin: int = 0) -> int:
+        """Return a whole number in begin..end − 1 among the words of a line."""
+        self.text.require(len(words) > place, f"expected the {name}, got the end of the line")
+        self.text.require(end > begin, f"the {name} must agree with the header, which declares none")
+        return self.text.whole(words[place], name, end - 1, begin)
 
-    def _entries(self, words: Sequence[str], place: int, what: str, size: int) -> dict[int, float]:
-        """As many lines of an index and a value as a word says."""
+    def _entries(self, words: Sequence[str], place: int, name: str, size: int) -> dict[int, float]:
+        """Return the values by index of the following lines, whose number a word gives."""
         entries: dict[int, float] = {}
-        for _ in range(self._whole(words, place, f"number of {what}", size + 1)):
-            entry = self._line(f"index value, of {what}").split()
-            self.text.require(len(entry) == 2, f"{shorten(' '.join(entry))} is not allowed here; right is index value")
-            k = self._whole(entry, 0, f"index of {what}", size)
-            self.text.require(k not in entries, f"{k} is given a second time; right is once")
+        for _ in range(self._whole(words, place, f"number of {name}", size + 1)):
+            entry = self._line(f"index value, of {name}").split()
+            self.text.require(len(entry) == 2, f"expected index value, got {shorten(' '.join(entry))}")
+            k = self._whole(entry, 0, f"index of {name}", size)
+            self.text.require(k not in entries, f"{k} must be given once, got it a second time")
             entries[k] = self.text.number(entry[1])
         return entries
 
@@ -247,12 +269,12 @@ class _Reader:
         self._function(0)
 
     def _function(self, row: int) -> None:
-        self.text.require(row not in self.functions, "the function is given a second time; right is once")
+        self.text.require(row not in self.functions, "a function must be given once, got it a second time")
         self.functions[row] = self.expressions.read()
 
     def _definition(self, words: Sequence[str]) -> None:
         k = self._whole(words, 0, "number of a defined variable", self.n + self.n_defined, self.n)
-        self.text.require(k not in self.expressions.defined, f"v{k} is defined a second time; right is once")
+        self.text.require(k not in self.expressions.defined, f"v{k} must be defined once, got it a second time")
         linear = self._entries(words, 1, "linear terms", self.n)
         self.expressions.defined[k] = self.expressions.sum(self.expressions.read(), self.expressions.linear(linear))
 
@@ -260,10 +282,10 @@ class _Reader:
         kind = self._whole(words, 0, "kind of a suffix", 8)
         size = (self.n, self.c, self.objectives, 1)[kind & 3]
         values = self._entries(words, 1, "values of a suffix", size)
-        if words[2:] == [_ORDER] and kind in self.orders:
+        if words[2:] == [_ORDER_SUFFIX] and kind in self.orders:
             order = np.array([values.get(k, 0.0) for k in range(size)])
             fits = np.array_equal(np.sort(order), np.arange(size))
-            self.text.require(fits, f"the order is wrong; right is each of 0 to {size - 1} once")
+            self.text.require(fits, f"the order must hold each of 0 to {size - 1} once")
             self.orders[kind] = order.astype(np.int64)
 
     def _multipliers(self, words: Sequence[str]) -> None:
@@ -281,16 +303,16 @@ class _Reader:
         self._ranges("b", self.n)
 
     def _ranges(self, letter: str, count: int) -> None:
-        self.text.require(letter not in self.ranges, f"there is a second segment {letter}; right is one")
+        self.text.require(letter not in self.ranges, f"segment {letter} must be given once, got it a second time")
         lower, upper = self.ranges[letter] = np.full(count, -np.inf), np.full(count, np.inf)
         for k in range(count):
             kind, *words = self._line("a range").split() or [""]
             fits = kind in _RANGES and len(words) == len(_RANGES[kind])
-            self.text.require(fits, "this is no range; right is 0 l u, 1 u, 2 l, 3 or 4 c")
+            self.text.require(fits, "a range must be 0 l u, 1 u, 2 l, 3 or 4 c")
             for sides, word in zip(_RANGES[kind], words, strict=True):
                 for side in sides:
                     (lower if side == "l" else upper)[k] = self.text.number(word)
-            self.text.require(lower[k] <= upper[k], f"the range [{lower[k]}, {upper[k]}] holds no number")
+            self.text.require(lower[k] <= upper[k], f"a range must hold a number, got [{lower[k]}, {upper[k]}]")
 
     def _columns(self, words: Sequence[str]) -> None:
         self._whole(words, 0, "number of variables but one", self.n, self.n - 1)
@@ -305,13 +327,14 @@ class _Reader:
         self._coefficients(0, words)
 
     def _coefficients(self, row: int, words: Sequence[str]) -> None:
-        self.text.require(row not in self.linear, "these coefficients are given a second time; right is once")
+        self.text.require(row not in self.linear, "coefficients must be given once, got them a second time")
         self.linear[row] = self.expressions.linear(self._entries(words, 1, "coefficients", self.n))
 
     # --- the problem ---
 
-    def _check_whole(self) -> None:
-        for what, there, stated in (
+    def _check_counts(self) -> None:
+        """Check that the segments agree with the header and with each other."""
+        for name, count, declared in (
             ("functions", len(self.functions), self.objectives + self.c),
             ("defined variables", len(self.expressions.defined), self.n_defined),
             ("nonzeros in the Jacobian", sum(len(self.linear[row]) for row in self.linear if row), self.nonzeros[0]),
@@ -319,27 +342,23 @@ class _Reader:
             ("segments b", int("b" in self.ranges), 1),
             ("segments r", int("r" in self.ranges), max(int(self.c > 0), int("r" in self.ranges))),
         ):
-            self.text.require(there == stated, f"the file ends with {there} {what}, needed are {stated}")
+            self.text.require(count == declared, f"the file must have {declared} {name}, got {count}")
         if self.columns is not None:
             counts = np.zeros(self.expressions.size, dtype=np.int64)
             for row in self.linear.keys() - {0}:
                 counts[[key // self.expressions.size for key in self.linear[row]]] += 1
             fits = np.array_equal(np.cumsum(counts[1:-1]), self.columns)
-            self.text.require(fits, "the segments J have other numbers of nonzeros in a column than segment k says")
+            self.text.require(fits, "the numbers of nonzeros in a column of segments J must agree with segment k")
 
     def _assembled(self) -> QCQP:
+        """Return the problem in its original order."""
         x_order, order = self.orders[0], self.orders[1]
         lower, upper = self.ranges.get("r", (np.zeros(0), np.zeros(0)))
         rows, keys, values = [np.zeros(0)], [np.zeros(0, dtype=np.int64)], [np.zeros(0)]
         for functions in (self.functions, self.linear):
             for row, function in functions.items():
-                constant = function.get(0, 0.0) if row else 0.0
-                if constant:
-                    for side in (lower, upper):
-                        there = bool(np.isfinite(side[row - 1]))
-                        side[row - 1] -= constant
-                        fits = there == bool(np.isfinite(side[row - 1]))
-                        self.text.require(fits, f"the constant of constraint {row - 1} is too large")
+                if row and function.get(0):
+                    self._subtract(function[0], row, lower, upper)
                 rows.append(np.full(len(function), order[row - 1] + 1 if row else 0.0))
                 keys.append(np.fromiter(function, dtype=np.int64))
                 values.append(np.fromiter(function.values(), dtype=np.float64))
@@ -365,3 +384,11 @@ class _Reader:
             )
         except QcqpbenchError as error:
             raise self.text.error(str(error)) from error
+
+    def _subtract(self, constant: float, row: int, *sides: Vector) -> None:
+        """Subtract the constant of a constraint from its sides."""
+        for side in sides:
+            was_finite = bool(np.isfinite(side[row - 1]))
+            side[row - 1] -= constant
+            fits = was_finite == bool(np.isfinite(side[row - 1]))
+            self.text.require(fits, f"the constant of constraint {row - 1} must leave its sides finite")

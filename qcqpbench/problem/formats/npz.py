@@ -1,11 +1,12 @@
 """The native format: a NumPy .npz archive, exact to the last bit.
 
-``header`` holds JSON as bytes: format, schema, kind, id, names and what is known of the problem; the other members are
-the arrays by their names in `QCQP` or `MaxMargin`. Nothing is pickled, so reading a file executes nothing. The id is
-computed again on reading: a file that says another one is refused.
+``header`` holds JSON as bytes: format, schema, kind, id, names and metadata; the other members are the arrays by their
+names in `QCQP` or `MaxMargin`. Nothing is pickled, so reading a file executes nothing. The id is recomputed on reading,
+and a file that states another one is refused.
 """
 
 import json
+import zlib
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -13,15 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from qcqpbench.atomic_files import Kind
 from qcqpbench.errors import QcqpbenchError, require
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.metadata import BestKnown, Bound, Metadata
+from qcqpbench.problem.npz_archive import read_npz
 from qcqpbench.problem.qcqp import QCQP
 
 FORMAT = "qcqpbench"
 SCHEMA = 1
-# Zeros shrink to a thousandth: a file of some MB could fill a machine.
-MOST_BYTES = 1 << 32
+_MAX_BYTES = 1 << 32
 
 _HELD_OUT = ("held_out_patterns", "held_out_labels")
 _MATRICES = ("quadratic", "linear")
@@ -31,137 +33,153 @@ _VECTORS = ("lower", "upper", "x_lower", "x_upper")
 _Claim = TypeVar("_Claim", BestKnown, Bound)
 
 
+def _is_problem(head: bytes) -> bool:
+    """Return whether the first bytes of a file are a zip archive whose first member is the header of a problem."""
+    if not head.startswith(b"PK\x03\x04") or head[30:40] != b"header.npy":
+        return False
+    compression, name_bytes, extra_bytes = (int.from_bytes(head[at : at + 2], "little") for at in (8, 26, 28))
+    content = head[30 + name_bytes + extra_bytes :]
+    try:
+        content = zlib.decompressobj(-zlib.MAX_WBITS).decompress(content, len(head)) if compression else content
+    except zlib.error:
+        return False
+    return f'"format": "{FORMAT}"'.encode() in content
+
+
+KIND = Kind("a problem in qcqpbench's .npz format", _is_problem)
+
+
 def write(problem: MaxMargin | QCQP, file: IO[bytes]) -> None:
     """Write a problem to an open file."""
-    known = problem.metadata
+    metadata = problem.metadata
     header: dict[str, Any] = {
         "format": FORMAT,
         "schema": SCHEMA,
         "id": problem.id,
-        "spec": known.spec,
-        "seed": known.seed,
-        "best_known": known.best_known and vars(known.best_known),
-        "bounds": [vars(bound) for bound in known.bounds],
-        "notes": dict(known.notes),
+        "spec": metadata.spec,
+        "seed": metadata.seed,
+        "best_known": metadata.best_known and vars(metadata.best_known),
+        "bounds": [vars(bound) for bound in metadata.bounds],
+        "notes": dict(metadata.notes),
     }
     arrays: dict[str, NDArray[Any]] = {}
-    if known.reference is not None:
-        arrays["reference"] = known.reference
+    if metadata.reference is not None:
+        arrays["reference"] = metadata.reference
     if isinstance(problem, MaxMargin):
         header |= {"kind": "maxmargin", "scale": problem.scale}
         header["notes"]["smallest_eigenvalue"] = problem.smallest_eigenvalue
-        arrays |= {"patterns": problem.patterns, "labels": problem.labels}
-        if problem.held_out is not None:
-            rest = problem.held_out.patterns, problem.held_out.labels
-            arrays |= dict(zip(_HELD_OUT, rest, strict=True))
+        arrays |= _task_arrays(problem)
     else:
-        header |= {
-            "kind": "qcqp",
-            "sense": problem.sense,
-            "constant": problem.constant,
-        } | {name: getattr(problem, name) for name in _NAMES}
-        arrays |= {"products": problem.products} | {name: getattr(problem, name) for name in _VECTORS}
-        if problem.start is not None:
-            arrays["start"] = problem.start
-        for name in _MATRICES:
-            matrix = getattr(problem, name)
-            arrays |= {f"{name}_{part}": getattr(matrix, part) for part in ("data", "indices", "indptr")}
+        header |= {"kind": "qcqp", "sense": problem.sense, "constant": problem.constant}
+        header |= {name: getattr(problem, name) for name in _NAMES}
+        arrays |= _qcqp_arrays(problem)
     text = json.dumps(header, ensure_ascii=False).encode()
     np.savez_compressed(file, allow_pickle=False, header=np.frombuffer(text, dtype=np.uint8), **arrays)
 
 
+def _task_arrays(task: MaxMargin) -> dict[str, NDArray[Any]]:
+    arrays: dict[str, NDArray[Any]] = {"patterns": task.patterns, "labels": task.labels}
+    if task.held_out is not None:
+        arrays |= dict(zip(_HELD_OUT, (task.held_out.patterns, task.held_out.labels), strict=True))
+    return arrays
+
+
+def _qcqp_arrays(problem: QCQP) -> dict[str, NDArray[Any]]:
+    arrays: dict[str, NDArray[Any]] = {"products": problem.products}
+    arrays |= {name: getattr(problem, name) for name in _VECTORS}
+    if problem.start is not None:
+        arrays["start"] = problem.start
+    for name in _MATRICES:
+        matrix = getattr(problem, name)
+        arrays |= {f"{name}_{part}": getattr(matrix, part) for part in ("data", "indices", "indptr")}
+    return arrays
+
+
 def read(path: Path) -> MaxMargin | QCQP:
-    """The problem in a file."""
+    """Read a problem from a file."""
+    arrays = read_npz(path, "a qcqpbench problem", _MAX_BYTES)
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            size = sum(member.file_size for member in archive.zip.infolist())
-            require(size <= MOST_BYTES, f"holds {size} bytes when unpacked; read are up to {MOST_BYTES}")
-            content = {name: archive[name] for name in archive.files}
-        header = json.loads(content["header"].tobytes().decode())
-        require(header["format"] == FORMAT, "is not a qcqpbench problem")
+        header = json.loads(arrays["header"].tobytes().decode())
+        require(header["format"] == FORMAT, f"format must be {FORMAT!r}, got {header['format']!r:.40}")
         require(
             header["schema"] <= SCHEMA,
             f"has schema {header['schema']}, this qcqpbench reads up to {SCHEMA}: update it",
         )
-        problem = _problem(header, content)
-        require(problem.id == header["id"], "is damaged: its content does not have the id it states")
+        problem = _problem(header, arrays)
+        require(problem.id == header["id"], "is damaged: its content does not have the id that it states")
         reference = problem.metadata.reference
         shape = (problem.n, problem.m) if isinstance(problem, MaxMargin) else (problem.n_variables,)
         fits = reference is None or reference.shape == shape
-        require(fits, f"its reference is no point of the problem; right is an array of shape {shape}")
+        require(fits, f"reference must have shape {shape}, got {reference if reference is None else reference.shape}")
     except QcqpbenchError as error:
         raise QcqpbenchError(f"{path}: {error}") from error
-    except OSError as error:
-        raise QcqpbenchError(f"{path}: cannot be read: {error.strerror or error}") from error
     except Exception as error:
-        # Whatever zipfile, NumPy and JSON raise on bytes that nobody wrote on purpose.
-        # NumPy advises to allow pickles, which is the last thing to do with such a file.
-        reason = "" if "pickle" in str(error) else f" ({error})"
-        raise QcqpbenchError(f"{path}: is damaged or not a qcqpbench problem{reason}") from error
+        # JSON, NumPy and SciPy raise many types on damaged content.
+        raise QcqpbenchError(f"{path}: is damaged or not a qcqpbench problem ({error})") from error
     return problem
 
 
-def _problem(header: dict[str, Any], content: dict[str, NDArray[Any]]) -> MaxMargin | QCQP:
-    for name, array in content.items():
-        require(array.dtype.kind in "iuf", f"its {name} holds no numbers")
+def _problem(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> MaxMargin | QCQP:
+    for name, array in arrays.items():
+        require(array.dtype.kind in "iuf", f"{name} must hold numbers, got {array.dtype}")
         array.flags.writeable = False
-    metadata = _metadata(header, content.get("reference"))
+    metadata = _metadata(header, arrays.get("reference"))
     if header["kind"] == "maxmargin":
-        rest = [content[name] for name in _HELD_OUT if name in content]
-        held_out = MaxMargin(rest[0], rest[1], header["scale"]) if rest else None
-        return MaxMargin(content["patterns"], content["labels"], header["scale"], metadata, held_out=held_out)
-    require(header["kind"] == "qcqp", f"holds a {header['kind']}, this qcqpbench reads maxmargin and qcqp")
-    vectors = {name: content[name] for name in _VECTORS}
-    c, n = len(vectors["lower"]), len(vectors["x_lower"])
-    shapes = {"quadratic": (1 + c, len(content["products"])), "linear": (1 + c, n)}
-    for names in (header[key] or () for key in _NAMES):
-        require(
-            isinstance(names, list | tuple) and all(isinstance(name, str) for name in names), "its names are no text"
-        )
-    parts: dict[str, Any] = {
-        **vectors,
-        **{key: header[key] if header[key] is None else tuple(header[key]) for key in _NAMES},
-    }
-    for name, shape in shapes.items():
-        matrix = tuple(content[f"{name}_{part}"] for part in ("data", "indices", "indptr"))
+        trials = [arrays[name] for name in _HELD_OUT if name in arrays]
+        held_out = MaxMargin(trials[0], trials[1], header["scale"]) if trials else None
+        return MaxMargin(arrays["patterns"], arrays["labels"], header["scale"], metadata, held_out=held_out)
+    require(header["kind"] == "qcqp", f"kind must be 'maxmargin' or 'qcqp', got {header['kind']!r:.40}")
+    return _qcqp(header, arrays, metadata)
+
+
+def _qcqp(header: dict[str, Any], arrays: dict[str, NDArray[Any]], metadata: Metadata) -> QCQP:
+    parts: dict[str, Any] = {name: arrays[name] for name in _VECTORS}
+    for key in _NAMES:
+        names = header[key]
+        is_text = isinstance(names, list) and all(isinstance(name, str) for name in names)
+        require(names is None or is_text, f"{key} must be a list of text, got {names!r:.40}")
+        parts[key] = None if names is None else tuple(names)
+    c, n = len(parts["lower"]), len(parts["x_lower"])
+    for name, shape in {"quadratic": (1 + c, len(arrays["products"])), "linear": (1 + c, n)}.items():
+        matrix = tuple(arrays[f"{name}_{part}"] for part in ("data", "indices", "indptr"))
         parts[name] = sparse.csr_array(matrix, shape=shape)
         parts[name].check_format(full_check=True)
     return QCQP(
         sense=header["sense"],
-        products=content["products"],
+        products=arrays["products"],
         constant=header["constant"],
-        start=content.get("start"),
+        start=arrays.get("start"),
         metadata=metadata,
         **parts,
     )
 
 
 def _metadata(header: dict[str, Any], reference: NDArray[Any] | None) -> Metadata:
-    """What is known of the problem; the id does not cover it, so each value is looked at."""
-    spec, seed, notes, known = (header[name] for name in ("spec", "seed", "notes", "best_known"))
-    require(spec is None or isinstance(spec, str), f"its spec is {spec!r:.40}; right is text, or null")
-    require(seed is None or isinstance(seed, int), f"its seed is {seed!r:.40}; right is a whole number, or null")
+    """Return the metadata in a header. The id does not cover it, so each value is checked."""
+    spec, seed, notes, best_known = (header[name] for name in ("spec", "seed", "notes", "best_known"))
+    require(spec is None or isinstance(spec, str), f"spec must be text or null, got {spec!r:.40}")
+    require(seed is None or isinstance(seed, int), f"seed must be a whole number or null, got {seed!r:.40}")
     fits = isinstance(notes, dict) and all(isinstance(note, str | int | float) for note in notes.values())
-    require(fits, f"its notes are {notes!r:.40}; right are numbers and texts by name")
-    _number("kappa_bar_theory", notes.get("kappa_bar_theory", 0.0))
+    require(fits, f"notes must be numbers and text by name, got {notes!r:.40}")
+    _check_number("kappa_bar_theory", notes.get("kappa_bar_theory", 0.0))
     return Metadata(
         spec=spec,
         seed=seed,
         reference=reference,
-        best_known=None if known is None else _claim(BestKnown(**known), "best_known"),
+        best_known=None if best_known is None else _claim(BestKnown(**best_known), "best_known"),
         bounds=tuple(_claim(Bound(**bound), "bound") for bound in header["bounds"]),
         notes=notes,
     )
 
 
-def _claim(claim: _Claim, what: str) -> _Claim:
-    """A value and a word on where it is from."""
-    _number(what, claim.value)
-    word = claim.source if isinstance(claim, BestKnown) else claim.kind
-    require(isinstance(word, str), f"its {what} is from {word!r:.40}; right is text")
+def _claim(claim: _Claim, name: str) -> _Claim:
+    """Return a claim after checking that its value is a number and its origin is text."""
+    _check_number(name, claim.value)
+    origin = claim.source if isinstance(claim, BestKnown) else claim.kind
+    require(isinstance(origin, str), f"the origin of {name} must be text, got {origin!r:.40}")
     return claim
 
 
-def _number(what: str, value: Any) -> None:
-    right = isinstance(value, int | float) and not isinstance(value, bool) and not np.isnan(float(value))
-    require(right, f"its {what} is {value!r:.40}; right is a number")
+def _check_number(name: str, value: Any) -> None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and not np.isnan(float(value))
+    require(is_number, f"{name} must be a number, got {value!r:.40}")

@@ -1,14 +1,13 @@
-"""QPLIB files (.qplib), as in Furini et al., Math. Prog. Comp. 11 (2019), and the points (.sol) that go with them.
+"""The QPLIB format (.qplib) of Furini et al., Math. Prog. Comp. 11 (2019), and its points (.sol).
 
-A file lists the lower triangles of matrices Q^0..Q^c, and every listed entry counts once:
+A file lists the lower triangles of matrices Q^0..Q^c, where every listed entry counts once:
 
     f_r(x) = ½ Σ_listed Q^r_ij x_i x_j + b^r·x (+ constant for r = 0)
 
-Three letters say which sections there are: one for the objective (L: linear), one for the variables (C: continuous,
-the only ones here), one for the constraints (N, B: none; L: linear). Vectors are a default value and a list of the
-others. Blank lines, lines that begin with !, % or #, and words behind what a line must have are comments. Starting
-values of multipliers are read past. What is written reads back exactly, but for the metadata and for names
-that are no words.
+Three letters determine the sections: one for the objective (L: linear), one for the variables (C: continuous, the only
+ones supported), one for the constraints (N, B: none; L: linear). Vectors are a default value and a list of the others.
+Blank lines, lines that begin with !, % or #, and words after the required ones of a line are comments. Starting values
+of multipliers are ignored. Problems are read back exactly, except for metadata and for names that contain spaces.
 """
 
 import re
@@ -27,26 +26,32 @@ from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.qcqp import QCQP, Sense, Vector
 
 from ._common import qcqp_only
-from ._text import MOST_DECLARED, NUMBER, Text, open_text, shorten
+from .reading.text import MAX_DECLARED, NUMBER, Text, open_text, shorten
 
-# A number behind what a line must have is no comment: something is wrong with the line.
+# A number after the required words of a line is no comment but an error.
 _REST = r"(?:\s+[^\s0-9+.-].*)?"
 _OBJECTIVE = re.compile(rf"objvar\s+({NUMBER}){_REST}")
 _COORDINATE = re.compile(rf"x([0-9]+)\s+({NUMBER}){_REST}")
 _WORD = re.compile(rf"(\S+){_REST}")
 _ENTRIES = {width: re.compile(r"([0-9]+)\s+" * width + rf"({NUMBER}){_REST}") for width in (1, 2, 3)}
 _PLAIN = {width: re.compile(rf"(?:[ \t]*+{'[0-9]{1,9}[ ]++' * width}{NUMBER}[ \t\r]*+\n)*+") for width in (1, 2, 3)}
-_BLOCK = 1 << 12
+_BLOCK_LINES = 1 << 12
 _NAMED = re.compile(rf"([0-9]+)\s+(\S+){_REST}")
 _COMMENTS = "!%#"
-# Written for infinity.
+_SKIP = rf"(?:\s|[{_COMMENTS}][^\n]*+\n)*+"
+# A name, the type of the problem and its sense.
+KIND = text_matching(
+    "a QPLIB file", rf"{_SKIP}\S[^\n]*+\n{_SKIP}[LDCQ][CBMIG][NBLDCQ](?!\S)[^\n]*+\n{_SKIP}(?:min|max)imize(?!\S)"
+)
+_POINT_KIND = text_matching("a .sol file", rf"{_SKIP}objvar\s+{NUMBER}\s")
+# The value for infinity.
 _LARGEST = float(np.finfo(np.float64).max)
 
 Indices = NDArray[np.int64]
 
 
 def read(path: Path) -> QCQP:
-    """The problem in a file."""
+    """Read a problem from a file."""
     with open_text(path) as text:
         return _Reader(text).problem()
 
@@ -54,14 +59,14 @@ def read(path: Path) -> QCQP:
 def write(problem: MaxMargin | QCQP, file: IO[bytes]) -> None:
     """Write a problem to an open file."""
     lines = (f"{line}\n" for line in _lines(qcqp_only(problem, ".qplib")))
-    while block := "".join(islice(lines, _BLOCK)):
+    while block := "".join(islice(lines, _BLOCK_LINES)):
         file.write(block.encode("ascii"))
 
 
 def read_point(path: str | Path, problem: QCQP) -> tuple[Vector, float]:
-    """The point x in a .sol file, and the objective that the file states.
+    """Return the point x in a .sol file, and the objective that the file states.
 
-    The lines are ``objvar v`` and then ``x<k> v``, where x2 is the first variable; what is not listed is 0.
+    The lines are ``objvar v`` and then ``x<k> v``, where x2 is the first variable; variables that are not listed are 0.
     """
     with open_text(Path(path)) as text:
         reader = _Reader(text)
@@ -70,20 +75,20 @@ def read_point(path: str | Path, problem: QCQP) -> tuple[Vector, float]:
         while reader.more():
             word, value = reader.row(_COORDINATE, "a variable and its value, such as x2 0.5").groups()
             k = text.whole(word, "number of a variable", len(point) + 1, least=2) - 2
-            text.require(k not in seen, f"x{k + 2} is given twice")
+            text.require(k not in seen, f"x{k + 2} must be given once, got it twice")
             seen.add(k)
             point[k] = text.number(value)
     return point, objective
 
 
 def write_point(x: ArrayLike, problem: QCQP, path: str | Path) -> None:
-    """Write a point x to a .sol file, with its objective."""
+    """Write a point x and its objective to a .sol file."""
     point = np.asarray(x, dtype=np.float64)
     fits = point.shape == (problem.n_variables,) and bool(np.isfinite(point).all())
-    require(fits, f"a point of this problem is {problem.n_variables} finite numbers")
+    require(fits, f"a point of this problem must be {problem.n_variables} finite numbers")
     lines = [f"objvar {float(problem.objective(point))!r}"]
     lines += [f"x{k + 2} {float(point[k])!r}" for k in np.flatnonzero(point)]
-    with writing_text(path, text_matching("a .sol file", r"^\s*objvar\b")) as file:
+    with writing_text(path, _POINT_KIND) as file:
         file.write("\n".join(lines) + "\n")
 
 
@@ -91,7 +96,7 @@ def write_point(x: ArrayLike, problem: QCQP, path: str | Path) -> None:
 
 
 class _Reader:
-    """A file being read, line by line; nothing is made as large as the file merely says."""
+    """A reader of lines; memory grows with the lines that are read, not with the sizes that a file declares."""
 
     def __init__(self, text: Text) -> None:
         self.text = text
@@ -100,26 +105,27 @@ class _Reader:
         self._next: str | None = None
 
     def more(self) -> bool:
-        """Whether there is another line that says something."""
+        """Return whether there is another line that is neither blank nor a comment."""
         if self._next is None:
             self._next = next(self._lines, None)
         return self._next is not None
 
-    def row(self, pattern: re.Pattern[str], right: str) -> re.Match[str]:
-        """The next line, which must have the pattern."""
-        self.text.require(self.more(), f"the file ends here; needed: {right}")
+    def row(self, pattern: re.Pattern[str], expected: str) -> re.Match[str]:
+        """Return the match of the next line with a pattern."""
+        self.text.require(self.more(), f"expected {expected}, got the end of the file")
         line, self._next = self._next or "", None
-        found = pattern.fullmatch(line)
-        if found is None:
-            raise self.text.error(f"{shorten(line)} is not allowed here; right is {right}")
-        return found
+        match = pattern.fullmatch(line)
+        if match is None:
+            raise self.text.error(f"expected {expected}, got {shorten(line)}")
+        return match
 
     def problem(self) -> QCQP:
+        """Return the problem in the file."""
         self.row(re.compile(".*"), "the name of the problem")
         objective, constraints = self._type()
         sense: Sense = "minimize" if self._choice("minimize", "maximize") == "minimize" else "maximize"
-        n = self._count("number of variables", MOST_DECLARED)
-        c = 0 if constraints in "NB" else self._count("number of constraints", MOST_DECLARED)
+        n = self._count("number of variables", MAX_DECLARED)
+        c = 0 if constraints in "NB" else self._count("number of constraints", MAX_DECLARED)
         none = np.zeros((3, 0), dtype=np.int64), np.zeros(0)
         first = self._terms("quadratic terms in the objective", n, n) if objective != "L" else none
         gradient, _, _ = self._vector("linear coefficients in the objective", n)
@@ -127,7 +133,7 @@ class _Reader:
         second = self._terms("quadratic terms in the constraints", n, n, rows=c) if constraints in "DCQ" else none
         linear = self._terms("linear terms in the constraints", n, rows=c) if constraints not in "NB" else none
         infinity = self._number("value for infinity", finite=False)
-        self.text.require(infinity > 0, f"{infinity} is no value for infinity; right is a positive number")
+        self.text.require(infinity > 0, f"the value for infinity must be positive, got {infinity}")
         lower, upper = self._range("constraints", c, infinity) if constraints not in "NB" else (np.zeros(0),) * 2
         x_lower, x_upper = self._range("variables", n, infinity)
         start, given, _ = self._vector("starting values of variables", n)
@@ -135,7 +141,7 @@ class _Reader:
             self._vector("starting values of multipliers of constraints", c)
         self._vector("starting values of multipliers of bounds", n)
         variable_names, constraint_names = self._names("variables", "x", n), self._names("constraints", "c", c)
-        self.text.require(not self.more(), "the problem ends before this line; right is nothing more")
+        self.text.require(not self.more(), "expected the end of the file, got another line")
         rows, i, j = np.concatenate([first[0], second[0]], axis=1)
         return QCQP.from_terms(
             n,
@@ -157,39 +163,41 @@ class _Reader:
         )
 
     def _type(self) -> tuple[str, str]:
-        """The letters of the objective and of the constraints."""
+        """Return the letters of the objective and of the constraints."""
         kind = self.row(_WORD, "the type of the problem")[1].upper()
-        known = re.fullmatch("[LDCQ][CBMIG][NBLDCQ]", kind) is not None
-        self.text.require(known, f"{shorten(kind)} is no type of a problem; right are three letters such as QCQ")
-        discrete = f"type {kind} has discrete variables, qcqpbench has none; right is a C in the middle, as in QCQ"
-        self.text.require(kind[1] == "C", discrete)
+        is_type = re.fullmatch("[LDCQ][CBMIG][NBLDCQ]", kind) is not None
+        self.text.require(is_type, f"the type of the problem must be three letters such as QCQ, got {shorten(kind)}")
+        self.text.require(
+            kind[1] == "C", f"variables must be continuous, type C in the middle, got discrete ones, {kind}"
+        )
         return kind[0], kind[2]
 
     def _choice(self, *allowed: str) -> str:
-        right = " or ".join(allowed)
-        word = self.row(_WORD, right)[1].lower()
-        self.text.require(word in allowed, f"{shorten(word)} is not allowed here; right is {right}")
+        expected = " or ".join(allowed)
+        word = self.row(_WORD, expected)[1].lower()
+        self.text.require(word in allowed, f"expected {expected}, got {shorten(word)}")
         return word
 
-    def _count(self, what: str, *most: int) -> int:
-        return self.text.whole(self.row(_WORD, f"the {what}")[1], what, *most)
+    def _count(self, name: str, *most: int) -> int:
+        return self.text.whole(self.row(_WORD, f"the {name}")[1], name, *most)
 
-    def _number(self, what: str, finite: bool = True) -> float:
-        return self.text.number(self.row(_WORD, f"the {what}")[1], finite)
+    def _number(self, name: str, finite: bool = True) -> float:
+        return self.text.number(self.row(_WORD, f"the {name}")[1], finite)
 
-    def _entries(self, what: str, *sizes: int, finite: bool = True) -> tuple[Indices, Vector, Indices]:
-        """A count and that many lines of indices and a value: the indices from 0, a row for each size; values; lines.
+    def _entries(self, name: str, *sizes: int, finite: bool = True) -> tuple[Indices, Vector, Indices]:
+        """Read a count and that many lines of indices and a value.
 
-        The same indices twice are an error: readers disagree on whether they add up.
+        Return the indices from 0, a row for each size, the values and the numbers of the lines. The same indices twice
+        are an error, because programs disagree on whether they add up.
         """
-        count = self._count(f"number of {what}")
+        count = self._count(f"number of {name}")
         content, lines = array("d"), array("q")
-        while len(lines) < count and self._block(min(_BLOCK, count - len(lines)), len(sizes), content, lines):
+        while len(lines) < count and self._block(min(_BLOCK_LINES, count - len(lines)), len(sizes), content, lines):
             pass
-        pattern, right = _ENTRIES[len(sizes)], f"{'index ' * len(sizes)}value, of {what}"
+        pattern, expected = _ENTRIES[len(sizes)], f"{'index ' * len(sizes)}value, of {name}"
         while len(lines) < count:
-            *words, value = self.row(pattern, right).groups()
-            content.extend(int(word) if len(word) < 10 else MOST_DECLARED + 1 for word in words)
+            *words, value = self.row(pattern, expected).groups()
+            content.extend(int(word) if len(word) < 10 else MAX_DECLARED + 1 for word in words)
             content.append(self.text.number(value, finite))
             lines.append(self.text.line)
         table = np.array(content).reshape(-1, len(sizes) + 1).T
@@ -197,17 +205,16 @@ class _Reader:
         keys = np.zeros(count, dtype=np.int64)
         for row, size in zip(indices, sizes, strict=True):
             if (wrong := np.flatnonzero((row < 0) | (row >= size))).size:
-                right = f"right is 1 to {size}"
-                raise self.text.error(f"an index of {what} is out of range; {right}", lines[wrong[0]])
+                raise self.text.error(f"an index of {name} must be from 1 to {size}", lines[wrong[0]])
             keys = keys * size + row
         order = np.argsort(keys, kind="stable")
         if (again := np.flatnonzero(np.diff(keys[order]) == 0)).size:
             line = lines[order[again[0] + 1]]
-            raise self.text.error(f"an entry of {what} is given a second time; right is once", line)
+            raise self.text.error(f"an entry of {name} must be given once, got it a second time", line)
         return indices, table[-1].copy(), np.array(lines, dtype=np.int64)
 
     def _block(self, count: int, width: int, content: "array[float]", lines: "array[int]") -> bool:
-        """Take that many lines of bare numbers at once, which is fast; if there are others among them, none."""
+        """Read `count` lines of bare numbers at once, which is fast; if some have other text, read none."""
         begin = self.text.line + 1
         block = self.text.block(count)
         numbers = np.fromstring(block, sep=" ") if _PLAIN[width].fullmatch(block) else np.zeros(0)
@@ -218,49 +225,55 @@ class _Reader:
         self.text.put_back()
         return False
 
-    def _terms(self, what: str, *sizes: int, rows: int | None = None) -> tuple[Indices, Vector]:
-        """Terms as `QCQP.from_terms` takes them: rows (0 is the objective) and variables; values. Of products (i, j)
-        the lower triangle."""
-        table, values, lines = self._entries(what, *(() if rows is None else (rows,)), *sizes)
+    def _terms(self, name: str, *sizes: int, rows: int | None = None) -> tuple[Indices, Vector]:
+        """Return terms for `QCQP.from_terms`: rows (0 is the objective) and variables, and values.
+
+        Products (i, j) must be of the lower triangle.
+        """
+        table, values, lines = self._entries(name, *(() if rows is None else (rows,)), *sizes)
         table = np.vstack([np.zeros((1, len(values)), dtype=np.int64), table]) if rows is None else table.copy()
         if rows is not None:
             table[0] += 1
         if len(sizes) == 2 and (above := np.flatnonzero(table[1] < table[2])).size:
             line = int(lines[above[0]])
-            raise self.text.error(f"an entry of {what} is above the diagonal; right is row ≥ column", line)
+            raise self.text.error(f"an entry of {name} must have row ≥ column, got one above the diagonal", line)
         return table, values
 
-    def _vector(self, what: str, size: int, finite: bool = True) -> tuple[Vector, bool, Indices]:
-        """A vector; whether the file says more of it than that it is 0; the line of each entry."""
-        default = self._number(f"default of {what}", finite)
+    def _vector(self, name: str, size: int, finite: bool = True) -> tuple[Vector, bool, Indices]:
+        """Return a vector, whether the file gives a value other than the default 0, and the line of each entry."""
+        default = self._number(f"default of {name}", finite)
         vector, lines = np.full(size, default), np.full(size, self.text.line)
-        (places,), values, own = self._entries(what, size, finite=finite)
-        vector[places], lines[places] = values, own
+        (places,), values, entry_lines = self._entries(name, size, finite=finite)
+        vector[places], lines[places] = values, entry_lines
         return vector, default != 0 or values.size > 0, lines
 
-    def _range(self, what: str, size: int, infinity: float) -> tuple[Vector, Vector]:
-        (lower, _, one), (upper, _, two) = (
-            self._vector(f"{side} bounds of {what}", size, finite=False) for side in ("lower", "upper")
+    def _range(self, name: str, size: int, infinity: float) -> tuple[Vector, Vector]:
+        """Return the lower and upper bounds of the variables or constraints."""
+        (lower, _, lower_lines), (upper, _, upper_lines) = (
+            self._vector(f"{side} bounds of {name}", size, finite=False) for side in ("lower", "upper")
         )
         for side in (lower, upper):
             side[np.abs(side) >= infinity] *= np.inf
         wrong = np.flatnonzero(~((lower <= upper) & (lower < np.inf) & (upper > -np.inf)))
         if wrong.size:
             k = wrong[0]
-            message = f"number {k + 1} of the {what} has the range [{lower[k]}, {upper[k]}], which holds no number"
-            raise self.text.error(message, int(max(one[k], two[k])))
+            message = f"the range of number {k + 1} of the {name} must hold a number, got [{lower[k]}, {upper[k]}]"
+            raise self.text.error(message, int(max(lower_lines[k], upper_lines[k])))
         return lower, upper
 
-    def _names(self, what: str, letter: str, size: int) -> tuple[str, ...] | None:
-        count = self._count(f"number of names of {what}")
+    def _names(self, kind: str, letter: str, size: int) -> tuple[str, ...] | None:
+        """Return the names of the variables or constraints; None if the file gives none."""
+        count = self._count(f"number of names of {kind}")
         names: dict[int, str] = {}
         for _ in range(count):
-            word, name = self.row(_NAMED, f"index name, of {what}").groups()
-            k = self.text.whole(word, f"index of {what}", size, least=1)
-            self.text.require(k not in names, f"a second name of {what} {k}; right is one")
+            word, name = self.row(_NAMED, f"index name, of {kind}").groups()
+            k = self.text.whole(word, f"index of {kind}", size, least=1)
+            self.text.require(k not in names, f"number {k} of the {kind} must have one name, got a second")
             names[k] = name
         all_names = tuple(names.get(k, f"{letter}{k}") for k in range(1, size + 1)) if names else ()
-        self.text.require(len(set(all_names)) == len(all_names), f"two of the {what} have the same name")
+        self.text.require(
+            len(set(all_names)) == len(all_names), f"names of {kind} must differ, got the same name twice"
+        )
         return all_names or None
 
 
@@ -268,19 +281,33 @@ class _Reader:
 
 
 def _lines(problem: QCQP) -> Iterator[str]:
-    n, c = problem.n_variables, problem.n_constraints
-    quadratic, linear = problem.quadratic.tocoo(), problem.linear.tocoo()
+    """Yield the lines of a file."""
     letters = _letters(problem)
     name = problem.metadata.spec or ""
     yield name if re.fullmatch(r"[!-~]+", name) and name[0] not in _COMMENTS else "qcqpbench"
     yield letters
     yield problem.sense
-    yield f"{n} # number of variables"
-    if c:
-        yield f"{c} # number of constraints"
+    yield f"{problem.n_variables} # number of variables"
+    if problem.n_constraints:
+        yield f"{problem.n_constraints} # number of constraints"
+    yield from _functions(problem, letters)
+    yield f"{_LARGEST!r} # value for infinity"
+    if problem.n_constraints:
+        yield from _vector("left-hand sides", _bounds(problem.lower))
+        yield from _vector("right-hand sides", _bounds(problem.upper))
+    yield from _vector("variable lower bounds", _bounds(problem.x_lower))
+    yield from _vector("variable upper bounds", _bounds(problem.x_upper))
+    yield from _starting_point(problem)
+    yield from _names("variable", problem.variable_names)
+    yield from _names("constraint", problem.constraint_names)
+
+
+def _functions(problem: QCQP, letters: str) -> Iterator[str]:
+    """Yield the terms of the objective and of the constraints."""
+    quadratic, linear = problem.quadratic.tocoo(), problem.linear.tocoo()
     i, j = problem.products[quadratic.col].T + 1
     fits = bool((np.abs(quadratic.data) <= _LARGEST / 2).all())
-    require(fits, f"a quadratic coefficient is too large for a .qplib file; at most {_LARGEST / 2} is right")
+    require(fits, f"quadratic coefficients in a .qplib file must be at most {_LARGEST / 2}, got a larger one")
     values = 2 * quadratic.data
     first = quadratic.row == 0
     if letters[0] != "L":
@@ -291,62 +318,60 @@ def _lines(problem: QCQP) -> Iterator[str]:
         rest = ~first
         rows = quadratic.row[rest]
         yield from _entries("quadratic terms in all constraints", values[rest], rows, i[rest], j[rest])
-    if c:
+    if problem.n_constraints:
         rest = linear.row > 0
-        yield from _entries(
-            "linear terms in all constraints", linear.data[rest], linear.row[rest], linear.col[rest] + 1
-        )
-    yield f"{_LARGEST!r} # value for infinity"
-    if c:
-        yield from _vector("left-hand sides", _bounds(problem.lower))
-        yield from _vector("right-hand sides", _bounds(problem.upper))
-    yield from _vector("variable lower bounds", _bounds(problem.x_lower))
-    yield from _vector("variable upper bounds", _bounds(problem.x_upper))
+        rows = linear.row[rest]
+        yield from _entries("linear terms in all constraints", linear.data[rest], rows, linear.col[rest] + 1)
+
+
+def _starting_point(problem: QCQP) -> Iterator[str]:
+    """Yield the starting point, and multipliers that are all 0."""
     if problem.start is None:
         yield from _vector("variable primal values in starting point", np.zeros(0))
     else:
-        # Every value, also 0: without any, there is no starting point.
+        # All values are written, also 0: a file without values has no starting point.
         yield "0.0 # default variable primal value in starting point"
-        yield from _entries("variable primal values in starting point", problem.start, np.arange(1, n + 1))
-    if c:
+        places = np.arange(1, problem.n_variables + 1)
+        yield from _entries("variable primal values in starting point", problem.start, places)
+    if problem.n_constraints:
         yield from _vector("constraint dual values in starting point", np.zeros(0))
     yield from _vector("variable bound dual values in starting point", np.zeros(0))
-    yield from _names("variable", problem.variable_names)
-    yield from _names("constraint", problem.constraint_names)
 
 
 def _letters(problem: QCQP) -> str:
+    """Return the type of a problem."""
     ends = problem.quadratic.indptr
     bounded = np.isfinite(problem.x_lower).any() or np.isfinite(problem.x_upper).any()
     constraints = "Q" if ends[-1] > ends[1] else "L"
     return ("Q" if ends[1] else "L") + "C" + (constraints if problem.n_constraints else "B" if bounded else "N")
 
 
-def _entries(what: str, values: Vector, *indices: Indices) -> Iterator[str]:
-    yield f"{len(values)} # number of {what}"
-    columns = [each.tolist() for each in indices]
+def _entries(name: str, values: Vector, *indices: Indices) -> Iterator[str]:
+    """Yield a count and lines of indices and a value."""
+    yield f"{len(values)} # number of {name}"
+    columns = [column.tolist() for column in indices]
     for *place, value in zip(*columns, values.tolist(), strict=True):
         yield f"{' '.join(map(str, place))} {value!r}"
 
 
-def _vector(what: str, vector: Vector) -> Iterator[str]:
-    """The most frequent value as default, then what differs from it."""
+def _vector(name: str, vector: Vector) -> Iterator[str]:
+    """Yield the most frequent value as default, then the other values."""
     values, counts = np.unique(vector, return_counts=True)
     default = float(values[counts.argmax()]) if values.size else 0.0
-    yield f"{default!r} # default of {what}"
+    yield f"{default!r} # default of {name}"
     places = np.flatnonzero(vector != default)
-    yield from _entries(f"non-default {what}", vector[places], places + 1)
+    yield from _entries(f"non-default {name}", vector[places], places + 1)
 
 
 def _bounds(bounds: Vector) -> Vector:
-    there = np.abs(bounds) != _LARGEST
-    require(bool(there.all()), f"a bound of {_LARGEST} cannot be told from infinity in a .qplib file")
+    fits = bool((np.abs(bounds) != _LARGEST).all())
+    require(fits, f"bounds in a .qplib file must not be {_LARGEST}, which is its value for infinity")
     return np.clip(bounds, -_LARGEST, _LARGEST)
 
 
-def _names(what: str, names: Sequence[str] | None) -> Iterator[str]:
-    """The names, if all of them are words."""
-    fit = [name for name in names or () if re.fullmatch(r"[!-~]+", name)]
-    fit = fit if names and len(fit) == len(names) else []
-    yield f"{len(fit)} # number of non-default {what} names"
-    yield from (f"{k} {name}" for k, name in enumerate(fit, 1))
+def _names(kind: str, names: Sequence[str] | None) -> Iterator[str]:
+    """Yield the names if none of them contains a space."""
+    words = [name for name in names or () if re.fullmatch(r"[!-~]+", name)]
+    words = words if names and len(words) == len(names) else []
+    yield f"{len(words)} # number of non-default {kind} names"
+    yield from (f"{k} {word}" for k, word in enumerate(words, 1))

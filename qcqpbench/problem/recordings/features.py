@@ -1,7 +1,7 @@
-"""Features of recorded time series: means and covariances, and the linear network that maps one to the other.
+"""Features of recorded time series, their means and covariances, and the response of a linear network to them.
 
-Recordings are an array (trials, channels, time), with the number of valid samples of each trial in ``lengths`` if they
-differ, or a sequence of arrays (channels, time). With C(τ) = ⟨x(t+τ) x(t)ᵀ⟩ about the trial's mean, a linear network
+Recordings are an array (trials, channels, time), with the number of valid samples of each trial in ``lengths`` if it
+differs, or a sequence of arrays (channels, time). With C(τ) = ⟨x(t+τ) x(t)ᵀ⟩ about the trial's mean, a linear network
 y(t) = Σ_s W(s) x(t−s) maps the covariance at angular frequency ω, P̂ = Σ_τ C(τ) e^{−iωτ}, to Q̂ = Ŵ P̂ Ŵ† with
 Ŵ = Σ_s W(s) e^{−iωs}; at ω = 0 that is the lag-integrated covariance and Q = W P Wᵀ.
 """
@@ -16,25 +16,25 @@ from qcqpbench.errors import require
 
 Array = NDArray[np.float64]
 Recordings = NDArray[Any] | Sequence[ArrayLike]
-# Products that are held at a time, if a sample has no more.
-_BLOCK = 1 << 16
+# Products held in memory at a time, at least those of one sample.
+_MAX_PRODUCTS = 1 << 16
 
 
 def means(recordings: Recordings, lengths: ArrayLike | None = None) -> Array:
-    """Temporal means X, shape (trials, channels)."""
+    """Return the temporal means, shape (trials, channels)."""
     return np.stack([trial.mean(axis=1) for trial in _trials(recordings, lengths)])
 
 
 def zero_lag(recordings: Recordings, lengths: ArrayLike | None = None) -> Array:
-    """Covariances C(0), shape (trials, channels, channels)."""
+    """Return the covariances C(0), shape (trials, channels, channels)."""
     return _windowed(recordings, lengths, 0, 0.0)
 
 
 def lag_integrated(recordings: Recordings, max_lag: int, lengths: ArrayLike | None = None) -> Array:
-    """Covariances Σ_{|τ| ≤ max_lag} C(τ), shape (trials, channels, channels).
+    """Return the covariances Σ_{|τ| ≤ max_lag} C(τ), shape (trials, channels, channels).
 
-    max_lag should exceed the correlation time and stay far below the length of a trial: summed over all lags, every
-    trial's covariance is exactly zero, because its own mean has been taken off.
+    max_lag should exceed the correlation time and stay far below the length of a trial: the sum over all lags is
+    exactly zero for every trial, because the mean of the trial is subtracted.
     """
     return _windowed(recordings, lengths, max_lag, 0.0)
 
@@ -42,19 +42,24 @@ def lag_integrated(recordings: Recordings, max_lag: int, lengths: ArrayLike | No
 def at_frequency(
     recordings: Recordings, omega: float, max_lag: int, lengths: ArrayLike | None = None
 ) -> NDArray[np.complex128]:
-    """Covariances Σ_{|τ| ≤ max_lag} C(τ) e^{−iωτ}, Hermitian, (trials, channels, channels); ω in radians a sample."""
+    """Return the Hermitian covariances Σ_{|τ| ≤ max_lag} C(τ) e^{−iωτ}, (trials, channels, channels); ω per sample."""
     return _windowed(recordings, lengths, max_lag, omega).astype(np.complex128, copy=False)
 
 
 def respond(kernel: ArrayLike, x: ArrayLike) -> Array:
-    """The linear response y(t) = Σ_s W(s) x(t−s) to x (channels, time), x being zero before it starts.
+    """Return the linear response y(t) = Σ_s W(s) x(t−s), shape (n, time), where x is zero before its start.
 
-    kernel   W(s), shape (steps, n, channels); the result has shape (n, time)
+    Parameters
+    ----------
+    kernel
+        W(s), shape (steps, n, channels).
+    x
+        Input, shape (channels, time).
     """
     kernel, x = np.asarray(kernel, dtype=np.float64), np.asarray(x, dtype=np.float64)
     require(
         kernel.ndim == 3 and x.ndim == 2 and kernel.shape[2] == x.shape[0] and len(kernel) >= 1,
-        f"kernel {kernel.shape} and x {x.shape} disagree, needed: (steps, n, channels) and (channels, time)",
+        f"kernel and x must have shapes (steps, n, channels) and (channels, time), got {kernel.shape} and {x.shape}",
     )
     y = kernel[0] @ x
     for s in range(1, min(len(kernel), x.shape[1])):
@@ -63,32 +68,36 @@ def respond(kernel: ArrayLike, x: ArrayLike) -> Array:
 
 
 def _trials(recordings: Recordings, lengths: ArrayLike | None) -> list[Array]:
+    """Return the valid samples of each trial."""
     trials = [np.asarray(trial, dtype=np.float64) for trial in recordings]
-    require(len(trials) >= 1, "there are no recordings")
+    require(len(trials) >= 1, "recordings must hold at least one trial, got none")
     channels = {trial.shape[0] if trial.ndim == 2 else None for trial in trials}
-    require(len(channels) == 1 and None not in channels, "recordings need the shape (trials, channels, time)")
+    require(len(channels) == 1 and None not in channels, "recordings must have shape (trials, channels, time)")
     if lengths is not None:
         counts = np.asarray(lengths)
-        require(counts.shape == (len(trials),), f"lengths has shape {counts.shape}, needed: ({len(trials)},)")
-        whole = all(
+        require(counts.shape == (len(trials),), f"lengths must have shape ({len(trials)},), got {counts.shape}")
+        fit = all(
             count == int(count) and 0 <= count <= trial.shape[1] for count, trial in zip(counts, trials, strict=True)
         )
-        require(whole, "lengths must be whole numbers, none above the length of its trial")
+        require(fit, "lengths must be whole numbers, none above the length of its trial")
         trials = [trial[:, : int(count)] for trial, count in zip(trials, counts, strict=True)]
     for index, trial in enumerate(trials):
-        require(trial.shape[1] >= 2, f"trial {index} has {trial.shape[1]} samples, at least 2 are needed")
+        require(trial.shape[1] >= 2, f"trial {index} must have at least 2 samples, got {trial.shape[1]}")
         require(
             bool(np.isfinite(trial).all()),
-            f"trial {index} holds a value that is not finite; give lengths if it is padded",
+            f"trial {index} must be finite, got inf or NaN; give lengths if it is padded",
         )
     return trials
 
 
 def _windowed(recordings: Recordings, lengths: ArrayLike | None, max_lag: int, omega: float) -> NDArray[Any]:
-    """Σ_τ C(τ) e^{−iωτ} = (1/T) Σ_t z(t) x(t)ᵀ with z(t) = Σ_τ x(t+τ) e^{−iωτ} = e^{iωt} Σ_{|s−t| ≤ L} x(s) e^{−iωs}:
-    a running sum, then a sum of products for each trial. At ω = 0 the same bits on every machine."""
-    right = max_lag == int(max_lag) and max_lag >= 0
-    require(right, f"max_lag={max_lag} is not allowed; right is 0 or more samples, a whole number")
+    """Return Σ_τ C(τ) e^{−iωτ} of each trial; at ω = 0 the same bits on every machine.
+
+    It is (1/T) Σ_t z(t) x(t)ᵀ with z(t) = Σ_τ x(t+τ) e^{−iωτ} = e^{iωt} Σ_{|s−t| ≤ max_lag} x(s) e^{−iωs}: a running
+    sum, then a sum of products.
+    """
+    is_count = max_lag == int(max_lag) and max_lag >= 0
+    require(is_count, f"max_lag must be a whole number of samples, 0 or more, got {max_lag}")
     result = []
     for trial in _trials(recordings, lengths):
         T = trial.shape[1]
@@ -104,10 +113,10 @@ def _windowed(recordings: Recordings, lengths: ArrayLike | None, max_lag: int, o
 
 
 def _products(z: NDArray[Any], x: Array) -> NDArray[Any]:
-    """Σ_t z(t) x(t)ᵀ, added one after the other: a BLAS adds in an order of its own on each machine."""
+    """Return Σ_t z(t) x(t)ᵀ, summed in the order of t; BLAS sums in an order that differs between machines."""
     z, x = np.ascontiguousarray(z.T), np.ascontiguousarray(x.T)
     total = np.zeros((z.shape[1], x.shape[1]), z.dtype)
-    step = max(1, _BLOCK // total.size)
+    step = max(1, _MAX_PRODUCTS // total.size)
     for begin in range(0, len(x), step):
         block = slice(begin, begin + step)
         products = z[block, :, None] * x[block, None, :]

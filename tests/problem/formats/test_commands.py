@@ -1,4 +1,4 @@
-"""convert, solve and run with files of every format."""
+"""Check the commands convert, solve and run with files of every format."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from qcqpbench.results.store import Store
 from tests.support.sample_problems import TINY
 
 TASK = "covariance_perceptron[m=3,p=3]"
-# Whose minimum is −√2 + its number.
+# With a number as constant, its minimum is −√2 + the number.
 DISK = QCQP.from_matrices(
     (None, (1.0, 1.0), 0.0), [(((1.0, 0.0), (0.0, 1.0)), None, -float("inf"), 1.0)], x_lower=[-2, -2], x_upper=[2, 2]
 )
@@ -35,7 +35,9 @@ def test_convert_from_each_format_to_the_next(tmp_path: Path, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize("suffix", [suffix for suffix in FORMATS if suffix != ".npz"])
-def test_a_task_wants_a_formulation(tmp_path: Path, suffix: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_converting_a_task_requires_a_formulation(
+    tmp_path: Path, suffix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["convert", TASK, str(tmp_path / f"a{suffix}")]) == 2
     err = capsys.readouterr().err
     assert err.count("\n") == 1
@@ -43,14 +45,14 @@ def test_a_task_wants_a_formulation(tmp_path: Path, suffix: str, capsys: pytest.
     assert not list(tmp_path.iterdir())
 
 
-def test_solve_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_solve_reads_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(DISK, tmp_path / "disk.nl.gz")
     assert main(["solve", str(tmp_path / "disk.nl.gz"), "-s", "slsqp"]) == 0
     assert "-1.4142" in capsys.readouterr().out
 
 
-def test_run_a_folder(tmp_path: Path) -> None:
-    """Every file of a known format, also in folders of the folder, and nothing else."""
+def test_run_reads_all_files_of_a_folder(tmp_path: Path) -> None:
+    """Use files of every format, also in a folder inside the folder, and other files."""
     (folder := tmp_path / "instances" / "inner").mkdir(parents=True)
     for number, suffix in enumerate(FORMATS):
         place = folder if number % 2 else folder.parent
@@ -61,12 +63,12 @@ def test_run_a_folder(tmp_path: Path) -> None:
     arguments = ["run", "-p", str(folder.parent), "-s", "slsqp", "--timeout", "60", "-j", "1", "-o", output]
     assert main(arguments) == 0
     with Store(output) as store:
-        found = {Path(row["problem"]).name: row["objective"] for row in store.rows()}
+        objectives = {Path(row["problem"]).name: row["objective"] for row in store.rows()}
     expected = {f"disk{number}{suffix}": number - 2**0.5 for number, suffix in enumerate(FORMATS)}
-    assert found == pytest.approx(expected, abs=1e-6)
+    assert objectives == pytest.approx(expected, abs=1e-6)
 
 
-def test_a_wrong_file_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_file_is_an_error_of_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(TINY["range"], tmp_path / "a.qplib")
     (tmp_path / "a.qplib").write_text((tmp_path / "a.qplib").read_text().replace("minimize", "best"))
     for command in (
@@ -75,4 +77,4 @@ def test_a_wrong_file_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[
     ):
         assert main(command) == 2
         err = capsys.readouterr().err
-        assert err == f"qcqpbench: {tmp_path}/a.qplib:3: 'best' is not allowed here; right is minimize or maximize\n"
+        assert err == f"qcqpbench: {tmp_path}/a.qplib:3: expected minimize or maximize, got 'best'\n"

@@ -1,4 +1,4 @@
-"""LP files of others: their dialects, their mistakes, and where readers differ."""
+"""Check the reader of LP files: dialects, mistakes, and forms that programs read differently."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 from qcqpbench import QCQP, QcqpbenchError, read, write
 from tests.support.other_readers import read_by
 
-RIGHT = QCQP.from_terms(
+EXPECTED = QCQP.from_terms(
     3,
     sense="maximize",
     quadratic=([0, 0, 1], [0, 1, 2], [0, 0, 1], [2.0, -1.5, 1.0]),
@@ -61,18 +61,18 @@ DIALECTS = {
 
 
 @pytest.mark.parametrize("text", DIALECTS.values(), ids=DIALECTS)
-def test_dialects(tmp_path: Path, text: str) -> None:
+def test_dialects_are_read_as_the_same_problem(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.lp").write_bytes(text.encode())
-    found = read(tmp_path / "a.lp")
-    assert isinstance(found, QCQP)
-    assert found.id == RIGHT.id
+    problem = read(tmp_path / "a.lp")
+    assert isinstance(problem, QCQP)
+    assert problem.id == EXPECTED.id
 
 
-def problem(tmp_path: Path, text: str) -> QCQP:
+def read_text(tmp_path: Path, text: str) -> QCQP:
     (tmp_path / "a.lp").write_text(text)
-    found = read(tmp_path / "a.lp")
-    assert isinstance(found, QCQP)
-    return found
+    problem = read(tmp_path / "a.lp")
+    assert isinstance(problem, QCQP)
+    return problem
 
 
 @pytest.mark.parametrize(
@@ -90,70 +90,81 @@ def problem(tmp_path: Path, text: str) -> QCQP:
         ("c: x >= 9\n c_lhs: x >= 1\n c_rhs: x <= 3", [9.0, 1.0, -np.inf], [np.inf, np.inf, 3.0]),
     ],
 )
-def test_ranges(tmp_path: Path, constraints: str, lower: list[float], upper: list[float]) -> None:
-    found = problem(tmp_path, f"Minimize\n x\nSubject To\n {constraints}\nEnd\n")
-    assert (found.lower.tolist(), found.upper.tolist()) == (lower, upper)
+def test_ranges_are_read(tmp_path: Path, constraints: str, lower: list[float], upper: list[float]) -> None:
+    problem = read_text(tmp_path, f"Minimize\n x\nSubject To\n {constraints}\nEnd\n")
+    assert (problem.lower.tolist(), problem.upper.tolist()) == (lower, upper)
 
 
-def test_constants(tmp_path: Path) -> None:
-    """SCIP's way, Gurobi's way, and a variable that is only called so."""
+def test_constants_of_scip_and_gurobi_are_read(tmp_path: Path) -> None:
+    """Read both forms, and a variable of the same name that is no constant."""
     text = "Minimize\n x - 2.5 Constant + [ 2 y * x ] / 2\nSubject To\nBounds\n Constant = 1\nEnd\n"
-    right = QCQP.from_terms(
+    expected = QCQP.from_terms(
         2, quadratic=([0], [0], [1], [1.0]), linear=([0], [0], [1.0]), constant=-2.5, x_lower=[0.0, 0.0]
     )
-    for each in (text, "Minimize\n x + [ 2 y * x ] / 2 - 2.5\nSubject To\nEnd\n"):
-        assert problem(tmp_path, each).id == right.id
-    for each in (text.replace("= 1", "= 2"), text.replace("To\n", "To\n x + Constant >= 1\n")):
-        assert (problem(tmp_path, each).n_variables, problem(tmp_path, each).constant) == (3, 0.0)
+    for same in (text, "Minimize\n x + [ 2 y * x ] / 2 - 2.5\nSubject To\nEnd\n"):
+        assert read_text(tmp_path, same).id == expected.id
+    for other in (text.replace("= 1", "= 2"), text.replace("To\n", "To\n x + Constant >= 1\n")):
+        problem = read_text(tmp_path, other)
+        assert (problem.n_variables, problem.constant) == (3, 0.0)
 
 
 @pytest.mark.parametrize(
     "name", ["a b", "x[1]", "2x", "e1", "E", "free", "Inf", "End", "st", "x-y", "Constant", "ä", "a_lhs", ""]
 )
-def test_names_that_do_not_fit(tmp_path: Path, name: str) -> None:
+def test_names_that_cannot_be_written_are_replaced(tmp_path: Path, name: str) -> None:
     first = QCQP.from_terms(2, linear=([0, 1], [0, 1], [1.0, 2.0]), lower=[1.0], upper=[2.0])
     write(first, tmp_path / "a.lp")
     write(replace(first, variable_names=("y", name), constraint_names=(name,)), tmp_path / "b.lp")
     assert (tmp_path / "a.lp").read_text() == (tmp_path / "b.lp").read_text()
 
 
-NO_TERM = "right is a sign and a term, or <=, >= or =, a number, and a new line"
-LARGE = "a number is larger than any floating-point number"
-# What is replaced in PLAIN, by what, and what is wrong then in which line.
+NO_TERM = "expected a sign and a term, or <=, >= or =, a number and a new line, got"
+LARGE = "a number must be in the floating-point range"
+# Text of PLAIN, its replacement, and the line and text of the error.
 MISTAKES: list[tuple[str, str, int, str]] = [
-    (PLAIN, "", 1, "'the end of the file': right is Minimize or Maximize at the beginning"),
-    ("Maximize", "", 3, "right is Minimize or Maximize at the beginning"),
-    ("Maximize", "x\nMaximize", 2, "'x': right is Minimize or Maximize at the beginning"),
-    (PLAIN, "Minimize\n 5 Constant\nBounds\n Constant = 1\nEnd\n", 5, "there are no variables but Constant"),
-    ("End\n", "", 11, "the file ends without End"),
-    ("End\n", "En", 11, "the file ends without End"),
-    ("End\n", "End\n\nx\n", 13, "text stands behind End"),
-    ("Bounds", "Generals\n x\nBounds", 7, "Generals is not read: only continuous variables"),
-    ("Bounds", "Lazy  constraints\n c: x >= 1\nBounds", 7, "Lazy constraints is not read"),
-    ("End", "BINARY\n x\nEnd", 11, "BINARY is not read"),
-    ("End", "SOS\n s: S1 :: x : 1\nEnd", 11, "SOS is not read"),
-    ("End", "Semi-Continuous\n x\nEnd", 11, "Semi-Continuous is not read"),
-    ("Bounds", "st", 7, "st is in the wrong place; right: Minimize or Maximize, Subject To, Bounds, End, each once"),
-    ("Subject To", "Bounds", 7, "Bounds is in the wrong place"),
-    ("Maximize", "Subject To", 2, "Subject To is in the wrong place"),
-    (PLAIN[PLAIN.index(" obj") :], "End\n", 1, "there are no variables"),
-    ("3 x + y", "3 x + ü", 3, "byte 0xc3 is no ASCII text"),
-    ("3 x + y", "3 x + \0", 3, "byte 0x00 is no ASCII text"),
-    ("3 x + y", "3 x + y >= 2", 3, "is no term of an objective"),
-    ("3 x + y", "3 x +", 3, "is no term of an objective"),
-    ("3 x + y", "3 x + 1.2.3 y", 3, "'+ 1.2.3 y + [ 4 x ^2 - 3 x * y ] / 2' is no term of an objective"),
-    ("3 x + y", "3 x + 0x10", 3, "is no term of an objective"),
-    ("3 x + y", "3 x + inf", 3, "is no term of an objective"),
-    ("obj:", "obj: name:", 3, "is no term of an objective"),
-    ("^2", "^3", 3, "in [ ] stand terms as 2 x ^2 and - 2 x * y"),
-    ("x ^2", "x", 3, "in [ ] stand terms"),
-    ("x ^2", "x y", 3, "in [ ] stand terms"),
-    ("] / 2", "/ 2", 3, "in [ ] stand terms"),
-    ("[ 4", "2 [ 4", 3, "a sign is missing before ["),
-    ("+ [ 4", "[ 4", 3, "a sign is missing before ["),
-    ("] / 2", "]", 4, "the objective's brackets need / 2 behind them"),
-    ("] / 2", "] / 3", 3, "the objective's brackets need / 2 behind them"),
-    ("z * y ]", "z * y ] / 2", 5, "/ 2 behind brackets stands only in the objective"),
+    (PLAIN, "", 1, "expected Minimize or Maximize at the beginning, got 'the end of the file'"),
+    ("Maximize", "", 3, "expected Minimize or Maximize at the beginning, got"),
+    ("Maximize", "x\nMaximize", 2, "expected Minimize or Maximize at the beginning, got 'x'"),
+    (
+        PLAIN,
+        "Minimize\n 5 Constant\nBounds\n Constant = 1\nEnd\n",
+        5,
+        "the file must have variables, got none but Constant",
+    ),
+    ("End\n", "", 11, "expected End, got the end of the file"),
+    ("End\n", "En", 11, "expected End, got the end of the file"),
+    ("End\n", "End\n\nx\n", 13, "expected nothing after End, got 'x'"),
+    (
+        "Bounds",
+        "Generals\n x\nBounds",
+        7,
+        "only continuous variables, linear and quadratic terms are read, got Generals",
+    ),
+    ("Bounds", "Lazy  constraints\n c: x >= 1\nBounds", 7, "are read, got Lazy constraints"),
+    ("End", "BINARY\n x\nEnd", 11, "are read, got BINARY"),
+    ("End", "SOS\n s: S1 :: x : 1\nEnd", 11, "are read, got SOS"),
+    ("End", "Semi-Continuous\n x\nEnd", 11, "are read, got Semi-Continuous"),
+    ("Bounds", "st", 7, "the sections must be Minimize or Maximize, Subject To, Bounds, End, each once, got st"),
+    ("Subject To", "Bounds", 7, "each once, got Bounds"),
+    ("Maximize", "Subject To", 2, "each once, got Subject To"),
+    (PLAIN[PLAIN.index(" obj") :], "End\n", 1, "the file must have variables, got none"),
+    ("3 x + y", "3 x + ü", 3, "the text must be ASCII, got byte 0xc3"),
+    ("3 x + y", "3 x + \0", 3, "the text must be ASCII, got byte 0x00"),
+    ("3 x + y", "3 x + y >= 2", 3, "expected a term of the objective, got"),
+    ("3 x + y", "3 x +", 3, "expected a term of the objective, got"),
+    ("3 x + y", "3 x + 1.2.3 y", 3, "expected a term of the objective, got '+ 1.2.3 y + [ 4 x ^2 - 3 x * y ] / 2'"),
+    ("3 x + y", "3 x + 0x10", 3, "expected a term of the objective, got"),
+    ("3 x + y", "3 x + inf", 3, "expected a term of the objective, got"),
+    ("obj:", "obj: name:", 3, "expected a term of the objective, got"),
+    ("^2", "^3", 3, "expected terms such as 2 x ^2 and - 2 x * y in [ ], got"),
+    ("x ^2", "x", 3, "- 2 x * y in [ ], got"),
+    ("x ^2", "x y", 3, "- 2 x * y in [ ], got"),
+    ("] / 2", "/ 2", 3, "- 2 x * y in [ ], got"),
+    ("[ 4", "2 [ 4", 3, "expected a sign before ["),
+    ("+ [ 4", "[ 4", 3, "expected a sign before ["),
+    ("] / 2", "]", 4, "brackets in the objective must be followed by / 2"),
+    ("] / 2", "] / 3", 3, "brackets in the objective must be followed by / 2"),
+    ("z * y ]", "z * y ] / 2", 5, "brackets in a constraint must not be followed by / 2"),
     ("<= 2.5", "<= 2.5 z", 5, NO_TERM),
     ("<= 2.5", "", 6, NO_TERM),
     ("<= 2.5", "<= 2.5 third: x >= 1", 5, NO_TERM),
@@ -161,27 +172,27 @@ MISTAKES: list[tuple[str, str, int, str]] = [
     ("- x +", "- x 3 y +", 5, NO_TERM),
     ("- x +", "- x + - y +", 5, NO_TERM),
     ("- x +", "- 2e5x +", 5, NO_TERM),
-    ("- x +", "- 2 * x +", 5, "a number without a variable; right is one on the right side"),
-    ("- x +", "- 2 +", 5, "a number without a variable"),
-    ("- x +", "1 >= - x +", 5, "a range is either 1 <= … <= 2 or 2 >= … >= 1"),
-    ("- x +", "3 <= - x +", 5, "the range from 3.0 to 2.5 holds no number"),
-    ("= 4", "= inf", 6, "the range from inf to inf holds no number"),
-    ("second:", "first:", 6, "a second constraint is called 'first'"),
+    ("- x +", "- 2 * x +", 5, "a number without a variable must be on the right side"),
+    ("- x +", "- 2 +", 5, "a number without a variable must be"),
+    ("- x +", "1 >= - x +", 5, "a range must be 1 <= … <= 2 or 2 >= … >= 1"),
+    ("- x +", "3 <= - x +", 5, "a range must hold a number, got 3.0 to 2.5"),
+    ("= 4", "= inf", 6, "a range must hold a number, got inf to inf"),
+    ("second:", "first:", 6, "names of constraints must differ, got 'first' twice"),
     ("4 x ^2", "4 x ^2\n + 1e999 y ^2", 4, LARGE),
     ("- x +", "- 1e999 x +", 5, LARGE),
     ("2.5", "1e999", 5, LARGE),
     ("<= 5", "<= 1e999", 9, LARGE),
-    ("0 <= y <= 5", "5 <= y <= 0", 9, "the range from 5.0 to 0.0 holds no number"),
-    ("0 <= y <= 5", "y <= -1", 9, "the range from 0.0 to -1.0 holds no number"),
-    ("0 <= y <= 5", "y", 9, "'y': bounds are such as -1 <= x <= 2, x >= 1 and x free"),
-    ("0 <= y <= 5", "0 <= 2 y <= 5", 9, "bounds are such as"),
-    ("0 <= y <= 5", "y >= 0\n y >= 1", 10, "a bound of 'y' is given twice"),
-    ("0 <= y <= 5", "y <= 5\n y free", 10, "a bound of 'y' is given twice"),
+    ("0 <= y <= 5", "5 <= y <= 0", 9, "a range must hold a number, got 5.0 to 0.0"),
+    ("0 <= y <= 5", "y <= -1", 9, "a range must hold a number, got 0.0 to -1.0"),
+    ("0 <= y <= 5", "y", 9, "expected a bound such as -1 <= x <= 2, x >= 1 or x free, got 'y'"),
+    ("0 <= y <= 5", "0 <= 2 y <= 5", 9, "expected a bound such as"),
+    ("0 <= y <= 5", "y >= 0\n y >= 1", 10, "a bound of 'y' must be given once"),
+    ("0 <= y <= 5", "y <= 5\n y free", 10, "a bound of 'y' must be given once"),
 ]
 
 
 @pytest.mark.parametrize(("old", "new", "line", "message"), MISTAKES)
-def test_mistakes(tmp_path: Path, old: str, new: str, line: int, message: str) -> None:
+def test_mistakes_are_refused_with_their_line(tmp_path: Path, old: str, new: str, line: int, message: str) -> None:
     path = tmp_path / "a.lp"
     path.write_bytes(PLAIN.replace(old, new, 1).encode())
     with pytest.raises(QcqpbenchError) as caught:
@@ -192,11 +203,11 @@ def test_mistakes(tmp_path: Path, old: str, new: str, line: int, message: str) -
 
 
 @pytest.mark.solver
-def test_a_bare_constant_is_another_problem_to_gurobi(tmp_path: Path) -> None:
-    """Why it is written as a variable."""
+def test_bare_constant_is_a_variable_to_gurobi(tmp_path: Path) -> None:
+    """Check the reason for writing the constant as a variable."""
     path = tmp_path / "a.lp"
     path.write_text("Minimize\n x + 7.5\nSubject To\nEnd\n")
     assert read_by("gurobi", path).variable_names == ("x", "7.5")
-    write(problem(tmp_path, path.read_text()), path)
-    found = read_by("gurobi", path)
-    assert (found.n_variables, found.constant) == (1, 7.5)
+    write(read_text(tmp_path, path.read_text()), path)
+    problem = read_by("gurobi", path)
+    assert (problem.n_variables, problem.constant) == (1, 7.5)

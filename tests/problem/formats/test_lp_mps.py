@@ -1,4 +1,4 @@
-"""What holds for LP and MPS files alike: they come back exactly, and SCIP and Gurobi find the same problem in them."""
+"""Check for LP and MPS files that they are read back exactly, and that SCIP and Gurobi read the same problem."""
 
 import re
 from dataclasses import replace
@@ -51,7 +51,7 @@ def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @given(first=qcqps(entries, sides, names))
-def test_a_problem_comes_back_to_the_last_bit(
+def test_problem_is_read_back_to_the_last_bit(
     tmp_path_factory: pytest.TempPathFactory, suffix: str, first: QCQP
 ) -> None:
     path = tmp_path_factory.getbasetemp() / f"round_trip{suffix}"
@@ -60,7 +60,7 @@ def test_a_problem_comes_back_to_the_last_bit(
 
 
 @pytest.mark.parametrize("first", TINY.values(), ids=TINY)
-def test_tiny_problems(file: Path, first: QCQP) -> None:
+def test_tiny_problems_are_read_back(file: Path, first: QCQP) -> None:
     write(first, file)
     second = read(file)
     assert_same(first, second)
@@ -71,7 +71,7 @@ def test_tiny_problems(file: Path, first: QCQP) -> None:
 @pytest.mark.solver
 @pytest.mark.parametrize("first", TINY.values(), ids=TINY)
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_others_read_tiny_problems(file: Path, name: str, first: QCQP) -> None:
+def test_other_programs_read_tiny_problems(file: Path, name: str, first: QCQP) -> None:
     write(first, file)
     assert_agree(first, read_by(name, file))
 
@@ -81,15 +81,15 @@ def test_others_read_tiny_problems(file: Path, name: str, first: QCQP) -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 @given(first=qcqps(tame, tame))
 @settings(max_examples=50)
-def test_others_read_the_same_problem(
+def test_other_programs_read_the_same_problem(
     tmp_path_factory: pytest.TempPathFactory, suffix: str, name: str, first: QCQP
 ) -> None:
-    path = tmp_path_factory.getbasetemp() / f"ours{suffix}"
+    path = tmp_path_factory.getbasetemp() / f"written_here{suffix}"
     write(first, path)
     assert_agree(first, read_by(name, path))
 
 
-# SCIP does not write the row, and so not the variable.
+# SCIP writes neither the row nor the variable.
 _ONLY_IN_A_FREE_ROW = QCQP.from_terms(2, linear=([0, 1], [0, 1], [1.0, 1.0]), lower=[-np.inf], upper=[np.inf])
 
 
@@ -99,8 +99,10 @@ _ONLY_IN_A_FREE_ROW = QCQP.from_terms(2, linear=([0, 1], [0, 1], [1.0, 1.0]), lo
 @given(first=qcqps(tame, tame))
 @example(first=_ONLY_IN_A_FREE_ROW)
 @settings(max_examples=50)
-def test_what_others_write(tmp_path_factory: pytest.TempPathFactory, suffix: str, name: str, first: QCQP) -> None:
-    path = tmp_path_factory.getbasetemp() / f"theirs{suffix}"
+def test_files_of_other_programs_are_read_and_replaced(
+    tmp_path_factory: pytest.TempPathFactory, suffix: str, name: str, first: QCQP
+) -> None:
+    path = tmp_path_factory.getbasetemp() / f"written_elsewhere{suffix}"
     first = _writable(name, suffix, first)
     # A file without variables is refused.
     assume(first.linear.nnz + first.quadratic.nnz > 0)
@@ -108,11 +110,16 @@ def test_what_others_write(tmp_path_factory: pytest.TempPathFactory, suffix: str
     second = read(path)
     assert isinstance(second, QCQP)
     assert_agree(first, second)
+    write(second, path)
+    assert_same(second, read(path))
 
 
 def _writable(name: str, suffix: str, first: QCQP) -> QCQP:
-    """Without what the program does not write: a quadratic objective and rows without sides in SCIP; ranges in Gurobi,
-    which makes them variables, and in SCIP's MPS files if they are quadratic, of which it writes one side only."""
+    """Return the problem without the parts that a program does not write.
+
+    SCIP writes neither quadratic objectives nor rows without sides, and one side of quadratic ranges in MPS files.
+    Gurobi writes ranges as variables.
+    """
     lower, products = first.lower.copy(), np.diff(first.quadratic.indptr)
     ranges = np.isfinite(first.lower) & np.isfinite(first.upper) & (first.lower < first.upper)
     if name == "gurobi":
@@ -121,7 +128,8 @@ def _writable(name: str, suffix: str, first: QCQP) -> QCQP:
     if suffix == ".mps":
         lower[ranges & (products[1:] > 0)] = -np.inf
     written = np.array([False, *(np.isfinite(lower) | np.isfinite(first.upper))])
-    rows, columns, values = (part[written[found[0]]] for found in [sparse.find(first.quadratic)] for part in found)
+    entries = sparse.find(first.quadratic)
+    rows, columns, values = (part[written[entries[0]]] for part in entries)
     i, j = first.products[columns].T
     written[0] = True
     linear = sparse.find(first.linear)
@@ -141,7 +149,7 @@ def _writable(name: str, suffix: str, first: QCQP) -> QCQP:
 
 
 @pytest.mark.parametrize("form", ["epigraph", "min_norm"])
-def test_larger_problems(file: Path, form: str) -> None:
+def test_larger_problems_are_read_back(file: Path, form: str) -> None:
     first = larger(form)
     write(first, file)
     assert_same(first, read(file))
@@ -149,7 +157,7 @@ def test_larger_problems(file: Path, form: str) -> None:
 
 @pytest.mark.solver
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_others_read_a_larger_problem(file: Path, name: str) -> None:
+def test_other_programs_read_a_larger_problem(file: Path, name: str) -> None:
     first = larger("epigraph")
     write(first, file)
     assert_agree(first, read_by(name, file))
@@ -158,7 +166,7 @@ def test_others_read_a_larger_problem(file: Path, name: str) -> None:
 @pytest.mark.solver
 @pytest.mark.parametrize("number", [1157, 1493])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_others_read_a_problem_of_qplib(file: Path, name: str, number: int) -> None:
+def test_other_programs_read_a_problem_of_qplib(file: Path, name: str, number: int) -> None:
     path = QPLIB / f"QPLIB_{number}.qplib"
     if not path.is_file():
         pytest.skip(absence(QPLIB))
@@ -169,7 +177,7 @@ def test_others_read_a_problem_of_qplib(file: Path, name: str, number: int) -> N
 
 
 @pytest.mark.parametrize("name", ["unused and named", "free and fixed", "equality"])
-def test_a_truncated_file_is_refused(file: Path, name: str) -> None:
+def test_truncated_file_is_refused(file: Path, name: str) -> None:
     write(TINY[name], file)
     whole = file.read_bytes()
     for length in range(len(whole) - 1):
@@ -180,11 +188,11 @@ def test_a_truncated_file_is_refused(file: Path, name: str) -> None:
 @pytest.mark.parametrize("first", TINY.values(), ids=TINY)
 @given(data=st.data())
 @settings(max_examples=20)
-def test_a_damaged_file_is_refused_or_a_problem(
+def test_damaged_file_is_refused_or_read(
     tmp_path_factory: pytest.TempPathFactory, first: QCQP, data: st.DataObject
 ) -> None:
     path = tmp_path_factory.getbasetemp() / f"damaged{data.draw(st.sampled_from(SUFFIXES))}"
-    # What the example before left there is no such file any more, and is not replaced.
+    # A damaged file of an earlier example would not be replaced.
     path.unlink(missing_ok=True)
     write(first, path)
     whole = path.read_bytes()
@@ -197,7 +205,7 @@ def test_a_damaged_file_is_refused_or_a_problem(
 
 
 def refused(path: Path) -> str:
-    """The error of a file: one line that names it and a line in it."""
+    """Return the error of reading a file, which must be one line that names the file and a line."""
     with pytest.raises(QcqpbenchError) as caught:
         read(path)
     message = str(caught.value)
@@ -206,12 +214,12 @@ def refused(path: Path) -> str:
     return message
 
 
-def test_what_no_file_can_hold(file: Path) -> None:
+def test_problems_that_cannot_be_written_are_refused(file: Path) -> None:
     for first, message in [
         (problem("covariance_perceptron[m=4,p=3]"), "max-margin task"),
-        (QCQP.from_terms(0), "needs at least one variable"),
-        (QCQP.from_terms(1, x_upper=[1e20]), "1e+20 and more is infinity there"),
-        (QCQP.from_terms(1, quadratic=([0], [0], [0], [1e308])), "too large to be doubled"),
+        (QCQP.from_terms(0), "must have at least one variable, got none"),
+        (QCQP.from_terms(1, x_upper=[1e20]), "must be below 1e+20 or infinite, got [1.e+20]"),
+        (QCQP.from_terms(1, quadratic=([0], [0], [0], [1e308])), "must be in the floating-point range when doubled"),
     ]:
         with pytest.raises(QcqpbenchError, match=re.escape(message)):
             write(first, file)

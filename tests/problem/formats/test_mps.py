@@ -1,4 +1,4 @@
-"""MPS files of others: their dialects, their mistakes, and where readers differ."""
+"""Check the reader of MPS files: dialects, mistakes, and forms that programs read differently."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 from qcqpbench import QCQP, QcqpbenchError, read, write
 
-RIGHT = QCQP.from_terms(
+EXPECTED = QCQP.from_terms(
     3,
     sense="maximize",
     quadratic=([0, 0, 2], [0, 1, 2], [0, 0, 1], [2.0, -3.0, 1.0]),
@@ -92,15 +92,15 @@ DIALECTS = {
 
 
 @pytest.mark.parametrize("text", DIALECTS.values(), ids=DIALECTS)
-def test_dialects(tmp_path: Path, text: str) -> None:
+def test_dialects_are_read_as_the_same_problem(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.mps").write_bytes(text.encode())
-    found = read(tmp_path / "a.mps")
-    assert isinstance(found, QCQP)
-    assert found.id == RIGHT.id
+    problem = read(tmp_path / "a.mps")
+    assert isinstance(problem, QCQP)
+    assert problem.id == EXPECTED.id
 
 
 @pytest.mark.parametrize("name", ["a b", "2x", "-1", "$a", "*", "ä", "a_lhs", "obj", ""])
-def test_names_that_do_not_fit(tmp_path: Path, name: str) -> None:
+def test_names_that_cannot_be_written_are_replaced(tmp_path: Path, name: str) -> None:
     first = QCQP.from_terms(2, linear=([0, 1], [0, 1], [1.0, 2.0]), lower=[1.0], upper=[2.0])
     write(first, tmp_path / "a.mps")
     write(replace(first, variable_names=("y", name), constraint_names=(name,)), tmp_path / "b.mps")
@@ -111,86 +111,96 @@ def test_names_that_do_not_fit(tmp_path: Path, name: str) -> None:
     ("low", "high", "rows"),
     [
         (-1.0, 2.0, [" L c1"]),
-        # Of 1 − 1e−20 nothing is left, 1e−20 + 1 is 1.
+        # 1 − 1e−20 is rounded, 1e−20 + 1 is 1.
         (1e-20, 1.0, [" G c1"]),
-        # No number added to one end is the other.
+        # No number added to one end gives the other.
         (-1.0, 1.0 + 2.0**-52, [" G c1_lhs", " L c1_rhs"]),
-        # The range is infinite, its ends are not.
+        # The width of the range counts as infinite, its ends do not.
         (-9e19, 9e19, [" G c1_lhs", " L c1_rhs"]),
     ],
 )
-def test_ranges_are_exact(tmp_path: Path, low: float, high: float, rows: list[str]) -> None:
+def test_ranges_are_written_exactly(tmp_path: Path, low: float, high: float, rows: list[str]) -> None:
     first = QCQP.from_terms(1, quadratic=([1], [0], [0], [1.0]), lower=[low], upper=[high])
     write(first, tmp_path / "a.mps")
     assert (tmp_path / "a.mps").read_text().split("\n")[3 : 3 + len(rows)] == rows
     assert read(tmp_path / "a.mps").id == first.id
 
 
-NUMBER = "is no number"
-TWICE = "is given twice"
-# What is replaced in PLAIN, by what, and what is wrong then in which line.
+NUMBER = "expected a number, got"
+ONCE = "must be given once"
+# Text of PLAIN, its replacement, and the line and text of the error.
 MISTAKES: list[tuple[str, str, int, str]] = [
-    (PLAIN, "", 1, "an MPS file begins with NAME"),
-    ("* a comment", " x", 1, "an MPS file begins with NAME"),
-    ("ENDATA\n", "", 27, "the file ends without ENDATA"),
-    ("ENDATA\n", "ENDAT", 30, "'ENDAT' is not read; read are NAME, OBJSENSE, ROWS"),
-    ("ENDATA\n", "ENDATA\n\n x\n", 30, "text stands behind ENDATA"),
-    ("ENDATA", "SOS\n S1 s\nENDATA", 30, "'SOS' is not read"),
-    ("ENDATA", "INDICATORS\n IF first x 1\nENDATA", 30, "'INDICATORS' is not read"),
-    ("ENDATA", "RHS\nENDATA", 30, "a second section 'RHS'"),
-    ("    MAX\n", "    MAX\n    MIN\n", 5, "a second sense"),
-    ("ENDATA", "QMATRIX\nENDATA", 30, "a second section 'QUADOBJ'"),
-    ("ENDATA", "QCMATRIX second\nENDATA", 30, "a second section 'QCMATRIX second'"),
-    ("some name\n", "some name\n x\n", 3, "a line that belongs to no section stands behind NAME"),
-    ("MAX", "BEST", 4, "'BEST' is no sense; right is MAX or MIN"),
-    ("ROWS", "ROWS 3", 5, "behind ROWS stand 1 words; right: 0"),
-    ("QCMATRIX   second", "QCMATRIX", 27, "behind QCMATRIX stand 0 words; right: 1"),
-    (" N  cost", " G  cost", 30, "there is no objective, a row of kind N"),
-    (PLAIN[PLAIN.index("COLUMNS") :], "ENDATA\n", 10, "there are no variables"),
-    (" L  first", " X  first", 7, "a row is N, L, G or E, and a name"),
-    (" L  first", " L  first row", 7, "a row is N, L, G or E, and a name"),
-    (" L  first", " L  cost", 7, "a second row is called 'cost'"),
-    ("    x         cost", " M 'MARKER' 'INTORG'\n x cost", 11, "integer variables are not read"),
-    ("    x         cost", "    x 1       cost", 11, "right in COLUMNS is a variable, and once or twice a row"),
-    ("3.0   first", "3.0   last", 11, "'last' is no row"),
+    (PLAIN, "", 1, "expected NAME at the beginning of an MPS file"),
+    ("* a comment", " x", 1, "expected NAME at the beginning of an MPS file"),
+    ("ENDATA\n", "", 27, "expected ENDATA, got the end of the file"),
+    ("ENDATA\n", "ENDAT", 30, "QCMATRIX, ENDATA, got 'ENDAT'"),
+    ("ENDATA\n", "ENDATA\n\n x\n", 30, "expected nothing after ENDATA, got text"),
+    ("ENDATA", "SOS\n S1 s\nENDATA", 30, "a section must be one of NAME, OBJSENSE, ROWS, COLUMNS"),
+    ("ENDATA", "INDICATORS\n IF first x 1\nENDATA", 30, "got 'INDICATORS'"),
+    ("ENDATA", "RHS\nENDATA", 30, "a section must occur once, got a second 'RHS'"),
+    ("    MAX\n", "    MAX\n    MIN\n", 5, "the sense must be given once"),
+    ("ENDATA", "QMATRIX\nENDATA", 30, "a section must occur once, got a second 'QUADOBJ'"),
+    ("ENDATA", "QCMATRIX second\nENDATA", 30, "a section must occur once, got a second 'QCMATRIX second'"),
+    ("some name\n", "some name\n x\n", 3, "expected a section after NAME, got a line of entries"),
+    ("MAX", "BEST", 4, "the sense must be MAX or MIN, got 'BEST'"),
+    ("ROWS", "ROWS 3", 5, "ROWS must be followed by 0 words, got 1"),
+    ("QCMATRIX   second", "QCMATRIX", 27, "QCMATRIX must be followed by 1 words, got 0"),
+    (" N  cost", " G  cost", 30, "the file must have an objective, a row of kind N"),
+    (PLAIN[PLAIN.index("COLUMNS") :], "ENDATA\n", 10, "the file must have variables, got none"),
+    (" L  first", " X  first", 7, "a row must be N, L, G or E, and a name"),
+    (" L  first", " L  first row", 7, "a row must be N, L, G or E, and a name"),
+    (" L  first", " L  cost", 7, "names of rows must differ, got 'cost' twice"),
+    ("    x         cost", " M 'MARKER' 'INTORG'\n x cost", 11, "variables must be continuous, got integer ones"),
+    ("    x         cost", "    x 1       cost", 11, "a line in COLUMNS must be a variable, and once or twice a row"),
+    ("3.0   first", "3.0   last", 11, "expected a row, got 'last'"),
     ("3.0   first", "0x3   first", 11, NUMBER),
     ("3.0   first", "3,0   first", 11, NUMBER),
     ("3.0   first", "nan   first", 11, NUMBER),
     ("3.0   first", "inf   first", 11, NUMBER),
-    ("3.0   first", "1e999   first", 11, "'1e999' is larger than any floating-point number"),
-    ("3.0   first", "3.0   cost", 11, f"a coefficient {TWICE}"),
-    ("    z         third", "    x         third", 13, "the lines of 'x' do not follow each other"),
-    ("second            4.0", "second  4.0 first 2", 16, "right in RHS is a name"),
-    ("second            4.0", "first            4.0", 16, f"RHS of a row {TWICE}"),
-    ("RHS       second", "OTHER     second", 16, "a second set of RHS, 'OTHER'"),
-    ("second            4.0", "second            inf", 16, "the range from inf to inf holds no number"),
-    ("RNG       third             2.0", "RNG       cost 2.0", 18, "an objective has no range"),
-    ("RNG       third             2.0", "RNG       third 2.0 third 3.0", 18, f"RANGES of a row {TWICE}"),
-    (" FR BND", " BV BND", 20, "'BV' is no bound of a continuous variable; right: LO, FX, MI, FR, UP, PL"),
-    (" FR BND       x", " LI BND       x 3", 20, "'LI' is no bound"),
-    (" FR BND       x", " SC BND       x 3", 20, "'SC' is no bound"),
-    (" FR BND       x", " UP BND       x", 20, "is no variable"),
-    (" FR BND       x", " UP x", 20, "right in BOUNDS is UP, a name, a variable and a number"),
-    (" FR BND       x", " FR BND       w", 20, "'w' is no variable"),
-    (" FR BND       x", " UP BND       x  -2", 20, "a negative UP needs a lower bound: LO or MI"),
-    ("z                 1.0\nQ", "z                -2.0\nQ", 23, "the range from -1.0 to -2.0 holds no number"),
-    (" UP BND       z", " UP BND       y", 23, f"a bound of 'y' {TWICE}"),
-    (" UP BND       z", " UP OTHER     z", 23, "a second set of BOUNDS, 'OTHER'"),
-    ("    x         y                -3.0", "    x         y", 26, "right in QUADOBJ are two variables and a number"),
-    ("    x         y                -3.0", "    x         y   z  -3.0", 26, "right in QUADOBJ are two variables"),
-    ("    x         y                -3.0", "    x         w  -3.0", 26, "'w' is no variable"),
-    ("    x         y                -3.0", "    x         y  1e999", 26, "'1e999' is larger than any"),
-    ("QUADOBJ", "QMATRIX", 24, "QMATRIX is not symmetric; right are both triangles"),
-    ("QCMATRIX   second", "QCMATRIX   cost", 27, "QCMATRIX needs a constraint"),
-    ("QCMATRIX   second", "QCMATRIX   fourth", 27, "'fourth' is no row"),
-    ("z         y                 0.5", "z         y                 0.6", 27, "QCMATRIX is not symmetric"),
-    ("    z         y                 0.5\n", "", 27, "QCMATRIX is not symmetric"),
-    ("0.5\nENDATA", "0.5\n    ü   y  1\nENDATA", 30, "byte 0xc3 is no ASCII text"),
+    ("3.0   first", "1e999   first", 11, "a number must be in the floating-point range, got '1e999'"),
+    ("3.0   first", "3.0   cost", 11, f"a coefficient {ONCE}"),
+    ("    z         third", "    x         third", 13, "the lines of 'x' must follow each other"),
+    ("second            4.0", "second  4.0 first 2", 16, "a line in RHS must be a name"),
+    ("second            4.0", "first            4.0", 16, f"RHS of a row {ONCE}"),
+    ("RHS       second", "OTHER     second", 16, "RHS must have one set, got a second, 'OTHER'"),
+    ("second            4.0", "second            inf", 16, "a range must hold a number, got inf to inf"),
+    (
+        "RNG       third             2.0",
+        "RNG       cost 2.0",
+        18,
+        "RANGES must be of constraints, got one of an objective",
+    ),
+    ("RNG       third             2.0", "RNG       third 2.0 third 3.0", 18, f"RANGES of a row {ONCE}"),
+    (" FR BND", " BV BND", 20, "a bound must be one of LO, FX, MI, FR, UP, PL, got 'BV'"),
+    (" FR BND       x", " LI BND       x 3", 20, "UP, PL, got 'LI'"),
+    (" FR BND       x", " SC BND       x 3", 20, "UP, PL, got 'SC'"),
+    (" FR BND       x", " UP BND       x", 20, "expected a variable, got 'BND'"),
+    (" FR BND       x", " UP x", 20, "a line in BOUNDS must be UP, a name, a variable and a number"),
+    (" FR BND       x", " FR BND       w", 20, "expected a variable, got 'w'"),
+    (" FR BND       x", " UP BND       x  -2", 20, "a negative UP must have a lower bound, LO or MI"),
+    ("z                 1.0\nQ", "z                -2.0\nQ", 23, "a range must hold a number, got -1.0 to -2.0"),
+    (" UP BND       z", " UP BND       y", 23, f"a bound of 'y' {ONCE}"),
+    (" UP BND       z", " UP OTHER     z", 23, "BOUNDS must have one set, got a second, 'OTHER'"),
+    (
+        "    x         y                -3.0",
+        "    x         y",
+        26,
+        "a line in QUADOBJ must be two variables and a number",
+    ),
+    ("    x         y                -3.0", "    x         y   z  -3.0", 26, "a line in QUADOBJ must be two variables"),
+    ("    x         y                -3.0", "    x         w  -3.0", 26, "expected a variable, got 'w'"),
+    ("    x         y                -3.0", "    x         y  1e999", 26, "floating-point range, got '1e999'"),
+    ("QUADOBJ", "QMATRIX", 24, "QMATRIX must be symmetric, with both triangles"),
+    ("QCMATRIX   second", "QCMATRIX   cost", 27, "QCMATRIX must be of a constraint, got the objective"),
+    ("QCMATRIX   second", "QCMATRIX   fourth", 27, "expected a row, got 'fourth'"),
+    ("z         y                 0.5", "z         y                 0.6", 27, "QCMATRIX must be symmetric"),
+    ("    z         y                 0.5\n", "", 27, "QCMATRIX must be symmetric"),
+    ("0.5\nENDATA", "0.5\n    ü   y  1\nENDATA", 30, "the text must be ASCII, got byte 0xc3"),
 ]
 
 
 @pytest.mark.parametrize(("old", "new", "line", "message"), MISTAKES)
-def test_mistakes(tmp_path: Path, old: str, new: str, line: int, message: str) -> None:
+def test_mistakes_are_refused_with_their_line(tmp_path: Path, old: str, new: str, line: int, message: str) -> None:
     path = tmp_path / "a.mps"
     path.write_bytes(PLAIN.replace(old, new, 1).encode())
     with pytest.raises(QcqpbenchError) as caught:

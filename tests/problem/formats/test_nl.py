@@ -90,7 +90,7 @@ G0 3
 
 @pytest.fixture
 def asl() -> Any:
-    """What PyNumero makes of a file with AMPL's own library."""
+    """Return a function that reads a file with PyNumero and AMPL's own library."""
     pytest.importorskip("pyomo.environ")
     with load_pyomo():
         asl = pytest.importorskip("pyomo.contrib.pynumero.asl")
@@ -102,16 +102,16 @@ def asl() -> Any:
 
 
 def orders(path: Path, case: QCQP) -> list[NDArray[np.int64]]:
-    """Which of the problem's variables and constraints each in the file is."""
-    found = [np.arange(case.n_variables), np.arange(case.n_constraints)]
+    """Return the places in the problem of the variables and constraints of the file."""
+    places = [np.arange(case.n_variables), np.arange(case.n_constraints)]
     for kind, entries in re.findall(r"^S([01]) \d+ qcqpbench_order\n((?:\d+ \d+\n)+)", path.read_text(), re.M):
-        k, places = np.array(entries.split(), dtype=np.int64).reshape(-1, 2).T
-        found[int(kind)][k] = places
-    return found
+        k, original = np.array(entries.split(), dtype=np.int64).reshape(-1, 2).T
+        places[int(kind)][k] = original
+    return places
 
 
 def assert_agree(case: QCQP, nlp: Any, x_order: NDArray[np.int64], order: NDArray[np.int64]) -> None:
-    """PyNumero minimizes, and takes the right sides of equations to the left."""
+    """Compare with PyNumero, which minimizes, and moves the right sides of equations to the left."""
     sign = -1 if case.sense == "maximize" else 1
     shift = np.where(case.lower == case.upper, case.lower, 0.0)
     np.testing.assert_array_equal(nlp.primals_lb(), case.x_lower[x_order])
@@ -132,8 +132,8 @@ def assert_agree(case: QCQP, nlp: Any, x_order: NDArray[np.int64], order: NDArra
             close(nlp.evaluate_hessian_lag().toarray(), hessian)
 
 
-def close(found: Any, right: Any) -> None:
-    np.testing.assert_allclose(found, right, rtol=1e-11, atol=1e-9)
+def close(actual: Any, expected: Any) -> None:
+    np.testing.assert_allclose(actual, expected, rtol=1e-11, atol=1e-9)
 
 
 def refused(path: Path) -> str:
@@ -143,7 +143,7 @@ def refused(path: Path) -> str:
 
 
 @given(qcqps())
-def test_a_qcqp_comes_back_to_the_last_bit(tmp_path_factory: pytest.TempPathFactory, first: QCQP) -> None:
+def test_problem_is_read_back_to_the_last_bit(tmp_path_factory: pytest.TempPathFactory, first: QCQP) -> None:
     path = tmp_path_factory.getbasetemp() / "round_trip.nl"
     write(first, path)
     second = read(path)
@@ -156,13 +156,13 @@ def test_a_qcqp_comes_back_to_the_last_bit(tmp_path_factory: pytest.TempPathFact
 
 @pytest.mark.parametrize("suffix", [".nl", ".nl.gz"])
 @pytest.mark.parametrize("name", CASES)
-def test_round_trips(tmp_path: Path, name: str, suffix: str) -> None:
+def test_samples_are_read_back(tmp_path: Path, name: str, suffix: str) -> None:
     write(CASES[name], tmp_path / f"a{suffix}")
     assert_same(CASES[name], read(tmp_path / f"a{suffix}"))
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_ampl_reads_it(tmp_path: Path, name: str, asl: Any) -> None:
+def test_ampl_reads_the_same_problem(tmp_path: Path, name: str, asl: Any) -> None:
     write(CASES[name], path := tmp_path / "a.nl")
     nlp = asl(path)
     assert_agree(CASES[name], nlp, *orders(path, CASES[name]))
@@ -171,7 +171,7 @@ def test_ampl_reads_it(tmp_path: Path, name: str, asl: Any) -> None:
         np.testing.assert_array_equal(nlp.init_primals(), start[orders(path, CASES[name])[0]])
 
 
-def test_ampl_reads_random_ones(tmp_path: Path, asl: Any) -> None:
+def test_ampl_reads_the_same_random_problems(tmp_path: Path, asl: Any) -> None:
     @settings(max_examples=30)
     @given(qcqps(tame, tame))
     def check(case: QCQP) -> None:
@@ -182,8 +182,10 @@ def test_ampl_reads_random_ones(tmp_path: Path, asl: Any) -> None:
 
 
 def scip_accepts(case: QCQP, x: NDArray[np.float64], path: Path, off: float = 0.0, off_objective: float = 0.0) -> bool:
-    """Whether SCIP, which gives no values away, finds that the functions have the values at x that we say, but for what
-    they are put off by. A nonlinear objective it takes as nlobjvar ≥ f_0, or ≤."""
+    """Return whether SCIP finds that the functions have the values of qcqpbench at x, shifted by some amounts.
+
+    SCIP does not return values, but checks constraints. It reads a nonlinear objective as nlobjvar ≥ f_0, or ≤.
+    """
     scip = pytest.importorskip("pyscipopt")
     sides = case.values(x) + off
     free = np.full(case.n_variables, np.inf)
@@ -194,24 +196,24 @@ def scip_accepts(case: QCQP, x: NDArray[np.float64], path: Path, off: float = 0.
     model.readProblem(str(path))
     assert model.getObjectiveSense() == case.sense
     point = model.createSol()
-    known, others = 0.0, []
+    linear_objective, others = 0.0, []
     for variable in model.getVars():
         if variable.name == "nlobjvar":
             others.append(variable)
             continue
         value = place[variable.name] if variable.name in place else variable.getLbOriginal()
         model.setSolVal(point, variable, value)
-        known += variable.getObj() * value
+        linear_objective += variable.getObj() * value
     for variable in others:
-        model.setSolVal(point, variable, case.objective(x) - known + off_objective)
+        model.setSolVal(point, variable, case.objective(x) - linear_objective + off_objective)
     if not others:
-        close(known, case.objective(x))
+        close(linear_objective, case.objective(x))
     return bool(model.checkSol(point, original=True))
 
 
 @pytest.mark.solver
 @pytest.mark.parametrize("name", CASES)
-def test_scip_reads_it(tmp_path: Path, name: str) -> None:
+def test_scip_reads_the_same_problem(tmp_path: Path, name: str) -> None:
     case = CASES[name]
     better = 1e-4 if case.sense == "maximize" else -1e-4
     for x in points(case, count=1):
@@ -225,28 +227,28 @@ def test_scip_reads_it(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.solver
 @pytest.mark.parametrize("name", ["no constraints", "equality", "range", "unused and named", "epigraph", "min_norm"])
-def test_pyomo_writes_it(tmp_path: Path, name: str) -> None:
-    """Without what no function has; the names say which variables and constraints there are."""
+def test_files_of_pyomo_are_read(tmp_path: Path, name: str) -> None:
+    """Match by names, because Pyomo omits variables and constraints without terms."""
     pytest.importorskip("pyomo.environ")
     case = CASES[name]
     with load_pyomo():
         pyomo_model(case).write(str(tmp_path / "a.nl"), io_options={"symbolic_solver_labels": True})
-    found = read(tmp_path / "a.nl")
-    assert isinstance(found, QCQP)
+    problem = read(tmp_path / "a.nl")
+    assert isinstance(problem, QCQP)
     x_order, order = (
         np.array(re.findall(r"\[(\d+)\]$", (tmp_path / f"a.{kind}").read_text(), re.M), dtype=np.int64)
         for kind in ("col", "row")
     )
-    assert found.sense == case.sense
-    np.testing.assert_array_equal([found.lower, found.upper], [case.lower[order], case.upper[order]])
-    np.testing.assert_array_equal([found.x_lower, found.x_upper], [case.x_lower[x_order], case.x_upper[x_order]])
+    assert problem.sense == case.sense
+    np.testing.assert_array_equal([problem.lower, problem.upper], [case.lower[order], case.upper[order]])
+    np.testing.assert_array_equal([problem.x_lower, problem.x_upper], [case.x_lower[x_order], case.x_upper[x_order]])
     assert len(order) == case.n_constraints
     for x in points(case):
-        close(found.objective(x[x_order]), case.objective(x))
-        close(found.values(x[x_order]), case.values(x)[order])
+        close(problem.objective(x[x_order]), case.objective(x))
+        close(problem.values(x[x_order]), case.values(x)[order])
 
 
-def test_a_file_of_ampl(tmp_path: Path, asl: Any) -> None:
+def test_file_of_ampl_is_read(tmp_path: Path, asl: Any) -> None:
     (path := tmp_path / "a.nl").write_text(FILE)
     case = read(path)
     assert isinstance(case, QCQP)
@@ -257,7 +259,7 @@ def test_a_file_of_ampl(tmp_path: Path, asl: Any) -> None:
         close(case.values(x), [d - 2 * x[0] * x[2], x[1]])
         nlp.set_primals(x)
         close(nlp.evaluate_objective(), case.objective(x))
-        # The constant stays where it was written.
+        # AMPL keeps the constant in the function.
         close(nlp.evaluate_constraints(), case.values(x) + np.array([3, 0]))
     np.testing.assert_array_equal([nlp.constraints_lb(), nlp.constraints_ub()], [[-1, 1], [4, np.inf]])
     np.testing.assert_array_equal([case.lower, case.upper], [[-4, 1], [1, np.inf]])
@@ -266,7 +268,7 @@ def test_a_file_of_ampl(tmp_path: Path, asl: Any) -> None:
 
 @st.composite
 def expressions(draw: st.DrawFn, degree: int = 2, depth: int = 4) -> str:
-    """Expressions of x0, x1, x2 that are at most of the degree."""
+    """Draw expressions of x0, x1, x2 of at most this degree."""
     number = st.sampled_from(["n3", "n-0.5", "n1.25e-1\t# an eighth"])
     if depth == 0 or draw(st.integers(0, 5)) == 0:
         return draw(number if degree == 0 else st.sampled_from(["v0", "v1", "v2"])) + "\n"
@@ -290,7 +292,7 @@ def expressions(draw: st.DrawFn, degree: int = 2, depth: int = 4) -> str:
     return f"{kind}\n{operands}"
 
 
-def test_expressions_mean_what_they_mean_to_ampl(tmp_path: Path, asl: Any) -> None:
+def test_expressions_have_the_values_of_ampl(tmp_path: Path, asl: Any) -> None:
     before, _, rest = FILE.partition("o54\t#sumlist\n")
     rest = rest.partition("x1\n")[2]
 
@@ -310,41 +312,41 @@ def test_expressions_mean_what_they_mean_to_ampl(tmp_path: Path, asl: Any) -> No
     ("old", "new", "line", "reason"),
     [
         ("g3 1", "b3 1", 1, "binary"),
-        ("g3 1", "h3 1", 1, "begins with g"),
+        ("g3 1", "h3 1", 1, "must begin with g"),
         (" 3 2 1 1 0 0", " 3 2 2 1 0 0", 2, "2 objectives"),
-        (" 3 2 1 1 0 0", " 3 2 1 1 0 1", 2, "logical constraints"),
-        (" 3 2 1 1 0 0", " 3 2 1", 2, "5 numbers"),
-        (" 3 2 1 1 0 0", " 0 0 0 0 0 0", 2, "no variables"),
+        (" 3 2 1 1 0 0", " 3 2 1 1 0 1", 2, "must have no logical constraints"),
+        (" 3 2 1 1 0 0", " 3 2 1", 2, "expected 5 numbers"),
+        (" 3 2 1 1 0 0", " 0 0 0 0 0 0", 2, "must have variables, got none"),
         (" 0 0 0 0 0\t# disc", " 0 1 0 0 0\t# disc", 7, "integer variables"),
         (" 0 0 0 1\t", " 0 1 0 1\t", 6, "functions"),
-        ("n2\nC0", "n3\nC0", 16, "the exponent is 3.0"),
-        ("v1\t#x[2]", "v3", 15, "v3 is not defined"),
-        ("V3 2 0", "V4 2 0", 11, "right is 3 to 3"),
+        ("n2\nC0", "n3\nC0", 16, "an exponent must be 1 or 2, got 3.0"),
+        ("v1\t#x[2]", "v3", 15, "v3 must be defined before it is used"),
+        ("V3 2 0", "V4 2 0", 11, "must be from 3 to 3"),
         ("n2\nn4", "n2\nv0", 41, "divisor"),
-        ("n2\nn4", "n2\nn0", 41, "divides by 0"),
-        ("n2\nn4", "n2\nn1e999", 41, "larger than any"),
+        ("n2\nn4", "n2\nn0", 41, "a divisor must not be 0"),
+        ("n2\nn4", "n2\nn1e999", 41, "floating-point range"),
         ("o5\no0", "o44\no0", 34, "operator 'o44'"),
         ("v3\nn3", "o2\nv3\nv0\nn3", 28, "more than two variables"),
         ("C1\t#straight", "C0", 28, "second time"),
         ("2 7\n", "2 7 1\n", 13, "index value"),
         ("2 7\n", "0 7\n", 13, "second time"),
-        ("0 -1 4", "5 -1 4", 50, "no range"),
-        ("0 -1 4", "0 4 -1", 50, "holds no number"),
+        ("0 -1 4", "5 -1 4", 50, "a range must be 0 l u, 1 u, 2 l, 3 or 4 c"),
+        ("0 -1 4", "0 4 -1", 50, "a range must hold a number"),
         ("k2\n1", "k2\n2", 68, "in a column"),
-        ("J1 1\n1 1\n", "", 66, "3 nonzeros in the Jacobian, needed are 4"),
-        ("J1 1\n1 1", "J1 1\n3 1", 64, "right is 0 to 2"),
-        ("x1\n1 0.5", "y1\n1 0.5", 47, "begins no segment"),
-        ("b\n3\n2 0\n0 -1.5 2e0\n", "", 64, "0 segments b"),
+        ("J1 1\n1 1\n", "", 66, "must have 4 nonzeros in the Jacobian, got 3"),
+        ("J1 1\n1 1", "J1 1\n3 1", 64, "must be from 0 to 2"),
+        ("x1\n1 0.5", "y1\n1 0.5", 47, "a segment must begin with one of"),
+        ("b\n3\n2 0\n0 -1.5 2e0\n", "", 64, "must have 1 segments b, got 0"),
     ],
 )
-def test_what_is_wrong_and_where(tmp_path: Path, old: str, new: str, line: int, reason: str) -> None:
+def test_mistakes_are_refused_with_their_line(tmp_path: Path, old: str, new: str, line: int, reason: str) -> None:
     assert FILE.count(old) == 1
     (path := tmp_path / "a.nl").write_text(FILE.replace(old, new))
     assert re.fullmatch(rf"{re.escape(str(path))}:{line}: .*{re.escape(reason)}.*", refused(path)), refused(path)
 
 
 def wrong_counts() -> Iterator[str]:
-    """Of variables, constraints, objectives, nonzeros and defined variables, one more and one less."""
+    """Yield files that declare one more or one less variable, constraint, objective, nonzero or defined variable."""
     lines = FILE.splitlines(keepends=True)
     for k, place in ((1, 0), (1, 1), (1, 2), (7, 0), (7, 1), (9, 1)):
         words = lines[k].split("\t")[0].split()
@@ -353,23 +355,23 @@ def wrong_counts() -> Iterator[str]:
             yield "".join([*lines[:k], " ".join(changed) + "\n", *lines[k + 1 :]])
 
 
-def test_wrong_counts(tmp_path: Path) -> None:
+def test_wrong_counts_are_refused(tmp_path: Path) -> None:
     for content in wrong_counts():
         (tmp_path / "a.nl").write_text(content)
         assert re.search(r"a\.nl:\d+: ", refused(tmp_path / "a.nl"))
 
 
-def test_small_files_that_are_large_multiplied_out(tmp_path: Path) -> None:
+def test_files_that_expand_to_many_terms_are_refused(tmp_path: Path) -> None:
     count = 5000
     total = f"o54\n{count}\n" + "".join(f"v{k}\n" for k in range(count))
     head = FILE.split("V3", maxsplit=1)[0].replace(" 0 1 0 0 0\t", " 0 0 0 0 0\t").replace(" 4 3\t", " 0 0\t")
     head = head.replace(" 3 2 1 1 0 0", f" {count} 0 1 0 0 0")
     rest = "b\n" + "3\n" * count
     (path := tmp_path / "a.nl").write_text(f"{head}O0 0\no2\n{total}{total}{rest}")
-    assert "multiplied out" in refused(path)
+    assert "must expand to at most" in refused(path)
     path.write_text(f"{head}O0 0\n" + "o16\n" * 10000 + total + rest)
-    assert "multiplied out" in refused(path)
+    assert "must expand to at most" in refused(path)
     path.write_text(f"{head}O0 0\n{total}{rest}")
-    found = read(path)
-    assert isinstance(found, QCQP)
-    np.testing.assert_array_equal(found.linear[[0]].toarray(), np.ones((1, count)))
+    problem = read(path)
+    assert isinstance(problem, QCQP)
+    np.testing.assert_array_equal(problem.linear[[0]].toarray(), np.ones((1, count)))

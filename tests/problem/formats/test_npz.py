@@ -33,16 +33,16 @@ def tasks(draw: st.DrawFn) -> MaxMargin:
 
 
 def bits(value: Any) -> Any:
-    """What has to come back: of arrays type, shape and every bit."""
+    """Return type, shape and bytes of an array, which must be read back."""
     return None if value is None else (value.dtype, value.shape, value.tobytes())
 
 
-def known(metadata: Metadata) -> tuple[Any, ...]:
+def fields(metadata: Metadata) -> tuple[Any, ...]:
     return (metadata.spec, metadata.seed, bits(metadata.reference), metadata.best_known, metadata.bounds)
 
 
 @given(qcqps(names=st.text(), least=0))
-def test_a_qcqp_comes_back_to_the_last_bit(tmp_path_factory: pytest.TempPathFactory, first: QCQP) -> None:
+def test_qcqp_is_read_back_to_the_last_bit(tmp_path_factory: pytest.TempPathFactory, first: QCQP) -> None:
     path = tmp_path_factory.getbasetemp() / "round_trip.npz"
     write(first, path)
     second = read(path)
@@ -58,12 +58,12 @@ def test_a_qcqp_comes_back_to_the_last_bit(tmp_path_factory: pytest.TempPathFact
     for name in ("sense", "variable_names", "constraint_names"):
         assert getattr(second, name) == getattr(first, name)
     assert struct.pack("<d", second.constant) == struct.pack("<d", first.constant)
-    assert known(second.metadata) == known(first.metadata)
+    assert fields(second.metadata) == fields(first.metadata)
     assert second.metadata.notes == first.metadata.notes
 
 
 @given(tasks())
-def test_a_task_comes_back_to_the_last_bit(tmp_path_factory: pytest.TempPathFactory, first: MaxMargin) -> None:
+def test_task_is_read_back_to_the_last_bit(tmp_path_factory: pytest.TempPathFactory, first: MaxMargin) -> None:
     path = tmp_path_factory.getbasetemp() / "round_trip.npz"
     write(first, path)
     second = read(path)
@@ -72,12 +72,12 @@ def test_a_task_comes_back_to_the_last_bit(tmp_path_factory: pytest.TempPathFact
     assert bits(second.patterns) == bits(first.patterns)
     assert bits(second.labels) == bits(first.labels)
     assert second.scale == first.scale
-    assert known(second.metadata) == known(first.metadata)
+    assert fields(second.metadata) == fields(first.metadata)
     assert second.metadata.notes == {**first.metadata.notes, "smallest_eigenvalue": first.smallest_eigenvalue}
 
 
 @pytest.mark.parametrize("spec", SPECS)
-def test_what_is_read_cannot_be_changed(tmp_path: Path, spec: str) -> None:
+def test_problem_that_is_read_cannot_be_changed(tmp_path: Path, spec: str) -> None:
     write(problem(spec), tmp_path / "a.npz")
     again = read(str(tmp_path / "a.npz"))
     array = again.patterns if isinstance(again, MaxMargin) else again.lower
@@ -85,8 +85,8 @@ def test_what_is_read_cannot_be_changed(tmp_path: Path, spec: str) -> None:
         array[0] = 1
 
 
-def test_the_file_is_what_it_says(tmp_path: Path) -> None:
-    """Any NumPy reads it: plain arrays, and a header in JSON."""
+def test_file_holds_plain_arrays_and_a_json_header(tmp_path: Path) -> None:
+    """Read the file with NumPy."""
     task = problem(SPECS[0])
     write(task, tmp_path / "a.npz")
     with np.load(tmp_path / "a.npz", allow_pickle=False) as archive:
@@ -100,7 +100,7 @@ def test_the_file_is_what_it_says(tmp_path: Path) -> None:
 
 
 def refused(path: Path) -> str:
-    """The one error that reading the file gives: one line that names it."""
+    """Return the error of reading a file, which must be one line that names the file."""
     with pytest.raises(QcqpbenchError) as caught:
         read(path)
     message = str(caught.value)
@@ -110,7 +110,7 @@ def refused(path: Path) -> str:
 
 
 @pytest.mark.parametrize("spec", SPECS)
-def test_truncated_files(tmp_path: Path, spec: str) -> None:
+def test_truncated_files_are_refused(tmp_path: Path, spec: str) -> None:
     path = tmp_path / "cut.npz"
     write(problem(spec), path)
     whole = path.read_bytes()
@@ -122,8 +122,8 @@ def test_truncated_files(tmp_path: Path, spec: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("spec", SPECS)
 @pytest.mark.parametrize("flip", [0x01, 0x80, 0xFF])
-def test_damaged_files(tmp_path: Path, spec: str, flip: int) -> None:
-    """A changed byte gives the same error, or, where it carries nothing, the same problem."""
+def test_damaged_files_are_refused_or_the_same(tmp_path: Path, spec: str, flip: int) -> None:
+    """Change single bytes: each gives an error, or the same problem if the byte has no meaning."""
     path = tmp_path / "hit.npz"
     first = problem(spec)
     write(first, path)
@@ -139,7 +139,7 @@ def test_damaged_files(tmp_path: Path, spec: str, flip: int) -> None:
 
 
 def member(array: NDArray[Any] | None = None, **header: Any) -> bytes:
-    """An .npy file, or just its header with these words."""
+    """Return an .npy file, or only its header with these words."""
     if array is not None:
         words = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape, **header}
     else:
@@ -149,7 +149,7 @@ def member(array: NDArray[Any] | None = None, **header: Any) -> bytes:
 
 
 class Bomb:
-    """Executes when it is unpickled."""
+    """An object that creates a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -160,17 +160,17 @@ class Bomb:
 
 @pytest.mark.parametrize("name", ["header", "patterns", "labels", "reference", "extra"])
 def test_reading_executes_nothing(tmp_path: Path, name: str) -> None:
-    """A pickle, as a whole file or as a member, as NumPy stores it or raw."""
+    """Read a pickle as a whole file and as a member, as NumPy stores it and raw."""
     fuse, path = tmp_path / "executed", tmp_path / "bomb.npz"
     pickled = pickle.dumps(Bomb(fuse))
     write(problem(SPECS[0]), tmp_path / "good.npz")
     with zipfile.ZipFile(tmp_path / "good.npz") as archive:
-        good = {each: archive.read(each) for each in archive.namelist()}
-    dishes = [member(shape=(), descr="|O") + pickle.dumps(np.array(Bomb(fuse), dtype=object)), pickled]
-    for dish in dishes:
+        good = {file: archive.read(file) for file in archive.namelist()}
+    payloads = [member(shape=(), descr="|O") + pickle.dumps(np.array(Bomb(fuse), dtype=object)), pickled]
+    for payload in payloads:
         with zipfile.ZipFile(path, "w") as archive:
-            for each, content in {**good, f"{name}.npy": dish}.items():
-                archive.writestr(each, content)
+            for file, content in {**good, f"{name}.npy": payload}.items():
+                archive.writestr(file, content)
         refused(path)
     path.write_bytes(pickled)
     refused(path)
@@ -180,7 +180,7 @@ def test_reading_executes_nothing(tmp_path: Path, name: str) -> None:
 
 
 def altered(tmp_path: Path, spec: str, words: dict[str, Any], arrays: dict[str, Any]) -> Path:
-    """A file with other words in its header and other arrays (None: none)."""
+    """Write a file with other words in its header and other arrays; None omits an array."""
     path = tmp_path / "altered.npz"
     write(problem(spec), path)
     with np.load(path) as archive:
@@ -192,7 +192,7 @@ def altered(tmp_path: Path, spec: str, words: dict[str, Any], arrays: dict[str, 
 
 
 @pytest.mark.parametrize("spec", SPECS)
-def test_a_newer_schema(tmp_path: Path, spec: str) -> None:
+def test_newer_schema_is_refused(tmp_path: Path, spec: str) -> None:
     assert read(altered(tmp_path, spec, {}, {})).id == problem(spec).id
     message = refused(altered(tmp_path, spec, {"schema": 2, "kind": "tensor"}, {"labels": None, "lower": None}))
     assert "has schema 2, this qcqpbench reads up to 1" in message
@@ -232,13 +232,15 @@ def test_a_newer_schema(tmp_path: Path, spec: str) -> None:
     ids=str,
 )
 @pytest.mark.parametrize("spec", SPECS)
-def test_wrong_headers(tmp_path: Path, spec: str, header: dict[str, Any]) -> None:
+def test_wrong_headers_are_refused(tmp_path: Path, spec: str, header: dict[str, Any]) -> None:
     refused(altered(tmp_path, spec, header, {}))
 
 
 @pytest.mark.parametrize("names", [[1, 2, 3, 4], "abcd", {"a": 1, "b": 2, "c": 3, "d": 4}], ids=str)
-def test_wrong_names(tmp_path: Path, names: Any) -> None:
-    assert "its names are no text" in refused(altered(tmp_path, SPECS[1], {"variable_names": names}, {}))
+def test_wrong_names_are_refused(tmp_path: Path, names: Any) -> None:
+    assert "variable_names must be a list of text" in refused(
+        altered(tmp_path, SPECS[1], {"variable_names": names}, {})
+    )
 
 
 @pytest.mark.parametrize(
@@ -265,13 +267,13 @@ def test_wrong_names(tmp_path: Path, names: Any) -> None:
         (SPECS[1], {"lower": np.full(3, np.nan)}),
     ],
 )
-def test_wrong_arrays(tmp_path: Path, spec: str, arrays: dict[str, Any]) -> None:
+def test_wrong_arrays_are_refused(tmp_path: Path, spec: str, arrays: dict[str, Any]) -> None:
     refused(altered(tmp_path, spec, {}, arrays))
 
 
 @pytest.mark.parametrize("index", [-1, 4, 2**31 - 1])
-def test_an_index_out_of_range_though_the_id_is_right(tmp_path: Path, index: int) -> None:
-    """It would be read from foreign memory."""
+def test_index_out_of_range_is_refused_although_the_id_is_right(tmp_path: Path, index: int) -> None:
+    """Use an index that would read foreign memory."""
     first = problem(SPECS[1])
     assert isinstance(first, QCQP)
     linear = first.linear.copy()
@@ -294,7 +296,7 @@ def test_an_index_out_of_range_though_the_id_is_right(tmp_path: Path, index: int
         b"PK\x05\x06" + bytes(18),
     ],
 )
-def test_other_files(tmp_path: Path, content: bytes) -> None:
+def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "other.npz"
     path.write_bytes(content)
     refused(path)
@@ -316,24 +318,24 @@ def test_other_files(tmp_path: Path, content: bytes) -> None:
         member(np.frombuffer(b"[]", dtype=np.uint8)),
     ],
 )
-def test_other_archives(tmp_path: Path, content: bytes) -> None:
+def test_other_archives_are_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "other.npz"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("header.npy", content)
     refused(path)
 
 
-def test_bombs(tmp_path: Path) -> None:
-    """A small archive of much is refused for what it states, before any of it is unpacked."""
+def test_archive_bombs_are_refused(tmp_path: Path) -> None:
+    """Use a small archive that declares a large size, which is checked before it is unpacked."""
     path = tmp_path / "a.npz"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("header.npy", member())
-        # What it states stands in its directory, which only the end of the archive writes.
+        # The declared size is in the directory, which is written when the archive is closed.
         archive.filelist[0].file_size = 1 << 33
-    assert "holds 8589934592 bytes when unpacked" in refused(path)
+    assert "must unpack to at most 4294967296 bytes, got 8589934592" in refused(path)
 
 
-def test_paths_that_cannot_be_read(tmp_path: Path) -> None:
+def test_paths_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     (tmp_path / "folder.npz").mkdir()
     for name in ("missing.npz", "folder.npz", "a" * 300 + ".npz", "nul\0.npz"):
         refused(tmp_path / name)
@@ -341,8 +343,8 @@ def test_paths_that_cannot_be_read(tmp_path: Path) -> None:
     assert "unknown file format '.txt'; allowed: .npz" in refused(tmp_path / "a.txt")
 
 
-def test_paths_that_cannot_be_written(tmp_path: Path) -> None:
-    """One error that names the path, and nothing left behind."""
+def test_paths_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
+    """Check that the error names the path, and that no file is left."""
     (tmp_path / "file").touch()
     (tmp_path / "folder.npz").mkdir()
     names = ["none/a.npz", "file/a.npz", "folder.npz", "a.txt", "a" * 300 + ".npz", "nul\0.npz"]
@@ -351,10 +353,10 @@ def test_paths_that_cannot_be_written(tmp_path: Path) -> None:
         with pytest.raises(QcqpbenchError) as caught:
             write(problem(SPECS[0]), path)
         assert str(caught.value).startswith(f"{path}: ")
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "folder.npz"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["file", "folder.npz"]
 
 
-def test_a_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.npz"
     write(problem(SPECS[0]), path)
     before = path.read_bytes()

@@ -60,7 +60,7 @@ minimize
 """
 
 
-def text_of(content: str, tmp_path: Path) -> Path:
+def write_text(content: str, tmp_path: Path) -> Path:
     path = tmp_path / "a.qplib"
     path.write_text(content)
     return path
@@ -73,7 +73,7 @@ def refused(path: Path) -> str:
 
 
 @given(qcqps(edges.filter(lambda value: abs(value) <= LARGEST / 2), edges.filter(lambda value: abs(value) < LARGEST)))
-def test_a_qcqp_comes_back_to_the_last_bit(tmp_path_factory: pytest.TempPathFactory, first: QCQP) -> None:
+def test_problem_is_read_back_to_the_last_bit(tmp_path_factory: pytest.TempPathFactory, first: QCQP) -> None:
     path = tmp_path_factory.getbasetemp() / "round_trip.qplib"
     write(first, path)
     second = read(path)
@@ -90,13 +90,13 @@ def test_a_qcqp_comes_back_to_the_last_bit(tmp_path_factory: pytest.TempPathFact
 
 @pytest.mark.parametrize("suffix", [".qplib", ".qplib.gz"])
 @pytest.mark.parametrize("case", TINY)
-def test_tiny_problems(tmp_path: Path, case: str, suffix: str) -> None:
+def test_tiny_problems_are_read_back(tmp_path: Path, case: str, suffix: str) -> None:
     write(TINY[case], tmp_path / f"a{suffix}")
     assert_same(TINY[case], read(tmp_path / f"a{suffix}"))
 
 
 @pytest.mark.parametrize("form", ["epigraph", "min_norm"])
-def test_a_task_as_a_qcqp(tmp_path: Path, form: str) -> None:
+def test_encoded_task_is_read_back(tmp_path: Path, form: str) -> None:
     first = larger(form)
     write(first, tmp_path / "a.qplib")
     assert_same(first, read(tmp_path / "a.qplib"))
@@ -104,7 +104,7 @@ def test_a_task_as_a_qcqp(tmp_path: Path, form: str) -> None:
 
 @pytest.mark.parametrize("content", [FILE, FILE.replace("\n", "\r\n"), FILE.replace("QCQ", "dcc"), FILE.rstrip()])
 def test_every_listed_entry_counts_once(tmp_path: Path, content: str) -> None:
-    case = read(text_of(content, tmp_path))
+    case = read(write_text(content, tmp_path))
     assert isinstance(case, QCQP)
     x = np.array([2.0, 3.0])
     assert case.objective(x) == 4 + 2 * 6 - 3 + 3
@@ -119,43 +119,43 @@ def test_every_listed_entry_counts_once(tmp_path: Path, content: str) -> None:
     ("old", "new", "line", "reason"),
     [
         ("QCQ", "QIQ", 3, "discrete"),
-        ("QCQ", "Q", 3, "no type"),
+        ("QCQ", "Q", 3, "type of the problem must be three letters"),
         ("minimize", "least", 4, "minimize or maximize"),
-        ("2   # number of variables", "1000001", 5, "right is 0 to 1000000"),
+        ("2   # number of variables", "1000001", 5, "must be from 0 to 1000000"),
         ("2   # number of variables", "-2", 5, "whole number"),
         ("2   # number of quadratic", "1   # number of quadratic", 10, "'2 1 4.0'"),
         ("2   # number of quadratic", "3   # number of quadratic", 11, "quadratic terms in the objective"),
         ("2 1 4.0", "2 1 4,0", 10, "index index value"),
         ("2 1 4.0", "2 1 4.0 5.0", 10, "index index value"),
-        ("2 1 4.0", "3 1 4.0", 10, "right is 1 to 2"),
-        ("2 1 4.0", "0 1 4.0", 10, "right is 1 to 2"),
-        ("2 1 4.0", "99999999999999999999 1 4.0", 10, "right is 1 to 2"),
-        ("2 1 4.0", "1 2 4.0", 10, "above the diagonal"),
+        ("2 1 4.0", "3 1 4.0", 10, "must be from 1 to 2"),
+        ("2 1 4.0", "0 1 4.0", 10, "must be from 1 to 2"),
+        ("2 1 4.0", "99999999999999999999 1 4.0", 10, "must be from 1 to 2"),
+        ("2 1 4.0", "1 2 4.0", 10, "must have row ≥ column"),
         ("2 1 4.0", "1 1 4.0", 10, "second time"),
         ("2 1 4.0", "2 1 nan", 10, "index index value"),
-        ("2 1 4.0", "2 1 1e999", 10, "larger than any"),
-        ("3.0", "3_0", 14, "no number"),
+        ("2 1 4.0", "2 1 1e999", 10, "floating-point range"),
+        ("3.0", "3_0", 14, "expected a number, got '3_0'"),
         ("1E+20", "-1", 22, "infinity"),
-        ("\n.5\n", "\n-.5\n", 32, "holds no number"),
-        ("2 second", "3 second", 42, "right is 1 to 2"),
+        ("\n.5\n", "\n-.5\n", 32, "must hold a number"),
+        ("2 second", "3 second", 42, "must be from 1 to 2"),
         ("2 second", "2 x1", 42, "same name"),
         ("2 second", "2 second\n2 third", 44, "index name"),
     ],
 )
-def test_what_is_wrong_and_where(tmp_path: Path, old: str, new: str, line: int, reason: str) -> None:
+def test_mistakes_are_refused_with_their_line(tmp_path: Path, old: str, new: str, line: int, reason: str) -> None:
     assert FILE.count(old) == 1
-    path = text_of(FILE.replace(old, new), tmp_path)
+    path = write_text(FILE.replace(old, new), tmp_path)
     assert re.fullmatch(rf"{re.escape(str(path))}:{line}: .*{re.escape(reason)}.*", refused(path))
 
 
-def test_more_than_the_problem(tmp_path: Path) -> None:
-    assert "ends before this line" in refused(text_of(f"{FILE}0\n", tmp_path))
+def test_text_after_the_problem_is_refused(tmp_path: Path) -> None:
+    assert "expected the end of the file, got another line" in refused(write_text(f"{FILE}0\n", tmp_path))
 
 
-def test_what_does_not_fit(tmp_path: Path) -> None:
+def test_problems_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
     bound = QCQP.from_terms(1, x_upper=[LARGEST])
     large = QCQP.from_terms(1, quadratic=([0], [0], [0], [LARGEST]))
-    for case, reason in ((bound, "infinity"), (large, "too large")):
+    for case, reason in ((bound, "infinity"), (large, "got a larger one")):
         with pytest.raises(QcqpbenchError, match=reason):
             write(case, tmp_path / "a.qplib")
     assert not list(tmp_path.iterdir())
@@ -164,8 +164,8 @@ def test_what_does_not_fit(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not QPLIB.exists(), reason=absence(QPLIB))
-def test_published_points() -> None:
-    """At the published points the instances have their published objectives, and are feasible."""
+def test_published_points_have_their_objectives() -> None:
+    """Check the published instances at their published points, which are feasible."""
     with (QPLIB / "index.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 16
@@ -177,12 +177,12 @@ def test_published_points() -> None:
         assert np.count_nonzero(np.diff(case.quadratic.indptr)[1:]) == int(row["nquadcons"])
         x, objective = read_point(QPLIB / f"{row['name']}.sol", case)
         assert case.objective(x) == pytest.approx(objective, rel=1e-11, abs=1e-11)
-        # The index has ten digits.
+        # The index rounds to ten digits.
         assert case.objective(x) == pytest.approx(float(row["best"]), rel=1e-9, abs=1e-8)
         assert case.violation(x) < 1e-8
 
 
-def test_points(tmp_path: Path) -> None:
+def test_points_are_written_and_read(tmp_path: Path) -> None:
     case, path = TINY["free and fixed"], tmp_path / "a.sol"
     x = np.array([0.1, 0.0, -1e-300, 0.0, 1 / 3])
     write_point(x, case, path)
@@ -192,11 +192,11 @@ def test_points(tmp_path: Path) -> None:
     assert objective == case.objective(x)
     for content, line, reason in (
         ("x2 1", 1, "objvar"),
-        ("objvar 1\nx1 1\n", 2, "right is 2 to 6"),
-        ("objvar 1\nx7 1\n", 2, "right is 2 to 6"),
-        ("objvar 1\nx2 1\nx2 1\n", 3, "twice"),
-        ("objvar 1\nx2 1e400\n", 2, "larger than any"),
-        ("", 1, "ends here"),
+        ("objvar 1\nx1 1\n", 2, "must be from 2 to 6"),
+        ("objvar 1\nx7 1\n", 2, "must be from 2 to 6"),
+        ("objvar 1\nx2 1\nx2 1\n", 3, "x2 must be given once"),
+        ("objvar 1\nx2 1e400\n", 2, "floating-point range"),
+        ("", 1, "got the end of the file"),
     ):
         path.write_text(content)
         with pytest.raises(QcqpbenchError, match=rf"a\.sol:{line}: .*{reason}"):

@@ -1,4 +1,4 @@
-"""The report as one HTML file: the numbers as JSON, the styles and the scripts inside it, nothing from elsewhere."""
+"""The report as one self-contained HTML file: numbers as JSON, styles and scripts inline, no requests."""
 
 import json
 import math
@@ -8,57 +8,74 @@ from html import escape
 from importlib import resources
 from typing import Any
 
-from qcqpbench.analysis.metrics import Row
 from qcqpbench.analysis.report.numbers.contents import contents
 from qcqpbench.analysis.report.numbers.sources import Results
-from qcqpbench.analysis.report.numbers.tables import MAX_CELL_CHARACTERS, ReportTable, show, tables
+from qcqpbench.analysis.report.numbers.tables import MAX_CELL_CHARACTERS, ReportTable, cell_text, tables
 from qcqpbench.analysis.report.numbers.verdict import verdict
 from qcqpbench.atomic_files import text_matching
+from qcqpbench.results.store import Row
 
-from .markdown import machine
+from .markdown import machine_facts
 
-# What a file must look like to be replaced by a page.
+# Only a file that looks like this is overwritten by a report.
 KIND = text_matching("an HTML report of qcqpbench", r"\A\s*<!doctype html>[^\0]{0,2000}<title>qcqpbench report</title>")
-# Characters of a cell that may take more than a line.
-_LONG = 70
-_SCRIPTS = ("plot.js", "table.js", "page.js")
-_WORDS = ("label", "solver", "problem_label", "problem", "termination", "point_status", "message", "version")
-_NUMBERS = (
+# Longer cells are wrapped.
+_MAX_LINE_CHARACTERS = 70
+_MAX_ROW_TEXT_CHARACTERS = 300
+_SCRIPTS = ("dom.js", "plot.js", "table.js", "page.js")
+_TEXT_COLUMNS = ("label", "solver", "problem_label", "problem", "termination", "point_status", "message", "version")
+_NUMBER_COLUMNS = (
     *("start", "seed", "kappa_bar", "objective", "bound", "violation", "relative_violation", "build_seconds"),
     *("solve_seconds", "peak_memory_bytes", "iterations", "time_limit", "memory_limit", "threads", "machine"),
 )
 
 
-def html(results: Results, found: dict[str, Any] | None = None) -> str:
-    """The page; found: the contents of the results, if they are known."""
-    found = found or contents(results)
+def html(results: Results, numbers: dict[str, Any] | None = None) -> str:
+    """Return the page.
+
+    Parameters
+    ----------
+    results
+        The rows to report.
+    numbers
+        Their `contents`, if already computed.
+    """
+    numbers = numbers or contents(results)
+    parts = _parts(results, numbers)
+    is_shown = {"tasks": bool(numbers["tasks"]), "general": bool(numbers["general"]["problems"])}
+    page = re.sub(
+        r"<!--(\w+)-->(.*?)<!--end-->", lambda part: part[2] * is_shown[part[1]], _file("page.html"), flags=re.S
+    )
+    # In one pass: inserted text may itself contain braces.
+    first, *pieces = page.split("{{")
+    filled = [parts.get(name, "") + rest for name, _, rest in (piece.partition("}}") for piece in pieces)]
+    return first + "".join(filled)
+
+
+def _parts(results: Results, numbers: dict[str, Any]) -> dict[str, str]:
+    """Return the text of each placeholder of the page."""
     data = {
-        **{name: found[name] for name in ("solvers", "capacity", "sizes", "anytime", "profiles")},
-        "limits": found["task_limits"],
-        "general": {name: found["general"][name] for name in ("limits", "profiles")},
-        "rows": _rows(results.rows, found["false_rows"]),
+        **{name: numbers[name] for name in ("solvers", "capacity", "sizes", "anytime", "profiles")},
+        "limits": numbers["task_limits"],
+        "general": {name: numbers["general"][name] for name in ("limits", "profiles")},
+        "rows": _rows(results.rows, numbers["false_rows"]),
     }
-    parts = {f"table-{table.id}": _table(table) for table in tables(found)} | {
+    return {f"table-{table.id}": _table(table) for table in tables(numbers)} | {
         "style": _file("style.css"),
         "script": "\n".join(map(_file, _SCRIPTS)),
         "data": _json(data),
         "about": escape(
-            f"{len(results.rows)} runs on {found['problems']} problems, from {', '.join(results.files)}. "
-            f"Limits: {found['limits']}."
+            f"{len(results.rows)} runs on {numbers['problems']} problems, from {', '.join(results.files)}. "
+            f"Limits: {numbers['limits']}."
         ),
-        "verdict": "".join(f"<li>{escape(sentence)}</li>" for sentence in verdict(found)),
-        "machines": "".join(
-            f"<li>{''.join(f'<code>{escape(str(command))}</code><br>' for command in each['commands'])}"
-            f"{escape(', '.join(machine(each['facts'])))}</li>"
-            for each in found["machines"]
-        ),
+        "verdict": "".join(f"<li>{escape(sentence)}</li>" for sentence in verdict(numbers)),
+        "machines": "".join(map(_machine, numbers["machines"])),
     }
-    # In one pass: what is put in is not looked at again.
-    shown = {"tasks": bool(found["tasks"]), "general": bool(found["general"]["problems"])}
-    page = re.sub(r"<!--(\w+)-->(.*?)<!--end-->", lambda part: part[2] * shown[part[1]], _file("page.html"), flags=re.S)
-    first, *pieces = page.split("{{")
-    filled = [parts.get(name, "") + rest for name, _, rest in (piece.partition("}}") for piece in pieces)]
-    return first + "".join(filled)
+
+
+def _machine(machine: dict[str, Any]) -> str:
+    commands = "".join(f"<code>{escape(str(command))}</code><br>" for command in machine["commands"])
+    return f"<li>{commands}{escape(', '.join(machine_facts(machine['facts'])))}</li>"
 
 
 def _file(name: str) -> str:
@@ -66,33 +83,36 @@ def _file(name: str) -> str:
 
 
 def _json(value: Any) -> str:
-    """JSON that may stand in a script element: nothing in it ends the element or begins a comment."""
-    text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    """Return JSON that is safe in a script element: nothing in it ends the element or starts a comment."""
+    text = json.dumps(_compact(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def _finite(value: Any) -> Any:
-    """Return a value with floats to six digits, null for what is not finite, and text of limited length."""
+def _compact(value: Any) -> Any:
+    """Return a value with floats to six digits, null for floats that are not finite, and text of limited length."""
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else None
     if isinstance(value, str):
         return value[:MAX_CELL_CHARACTERS]
     if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
-    return [_finite(each) for each in value] if isinstance(value, list | tuple) else value
+        return {key: _compact(item) for key, item in value.items()}
+    return [_compact(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _rows(rows: Sequence[Row], false: Collection[int]) -> dict[str, Any]:
-    """By column; words as numbers of a list of them. false: the rows whose claim is refuted."""
-    columns: dict[str, Any] = {name: _coded(str(row.get(name) or "")[:300] for row in rows) for name in _WORDS}
-    columns |= {name: [row[name] for row in rows] for name in _NUMBERS}
-    return {**columns, "false": list(false)}
+def _rows(rows: Sequence[Row], false_rows: Collection[int]) -> dict[str, Any]:
+    """Return the rows by column, and the indices of the rows with a false claim."""
+    columns: dict[str, Any] = {
+        name: _coded(str(row.get(name) or "")[:_MAX_ROW_TEXT_CHARACTERS] for row in rows) for name in _TEXT_COLUMNS
+    }
+    columns |= {name: [row[name] for row in rows] for name in _NUMBER_COLUMNS}
+    return {**columns, "false": list(false_rows)}
 
 
-def _coded(words: Iterable[str]) -> dict[str, list[Any]]:
-    known: dict[str, int] = {}
-    index = [known.setdefault(word, len(known)) for word in words]
-    return {"words": list(known), "index": index}
+def _coded(texts: Iterable[str]) -> dict[str, list[Any]]:
+    """Return the distinct texts, and each text as an index into them."""
+    codes: dict[str, int] = {}
+    index = [codes.setdefault(text, len(codes)) for text in texts]
+    return {"words": list(codes), "index": index}
 
 
 def _table(table: ReportTable) -> str:
@@ -106,12 +126,12 @@ def _table(table: ReportTable) -> str:
 
 
 def _cell(value: Any) -> str:
+    text = cell_text(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return f'<td class="number" data-value="{_number(value)}">{escape(show(value))}</td>'
-    text = show(value)
-    return f"<td{' class=long' if len(text) > _LONG else ''}>{escape(text)}</td>"
+        return f'<td class="number" data-value="{_number(value)}">{escape(text)}</td>'
+    return f"<td{' class=long' if len(text) > _MAX_LINE_CHARACTERS else ''}>{escape(text)}</td>"
 
 
 def _number(value: float) -> str:
-    """Return a number as JavaScript reads it."""
+    """Return a number in JavaScript's spelling."""
     return f"{value!r}" if math.isfinite(value) else str(value).replace("inf", "Infinity").replace("nan", "NaN")

@@ -1,56 +1,65 @@
-"""The report in Markdown: the verdict and the tables, a line per row, so that two reports can be compared with diff."""
+"""The report in Markdown: the verdict and the tables, one line per row, so that two reports can be compared by diff."""
 
 import re
 from typing import Any
 
 from qcqpbench.analysis.report.numbers.contents import contents
 from qcqpbench.analysis.report.numbers.sources import Results
-from qcqpbench.analysis.report.numbers.tables import ReportTable, show, tables
+from qcqpbench.analysis.report.numbers.tables import ReportTable, cell_text, tables
 from qcqpbench.analysis.report.numbers.verdict import verdict
 from qcqpbench.atomic_files import magic
 
-# What a file must look like to be replaced by a report.
+# Only a file that starts like this is overwritten by a report.
 KIND = magic("a Markdown report of qcqpbench", b"# qcqpbench report\n")
 
 
-def markdown(results: Results, found: dict[str, Any] | None = None) -> str:
-    """The text; found: the contents of the results, if they are known."""
-    found = found or contents(results)
+def markdown(results: Results, numbers: dict[str, Any] | None = None) -> str:
+    """Return the text.
+
+    Parameters
+    ----------
+    results
+        The rows to report.
+    numbers
+        Their `contents`, if already computed.
+    """
+    numbers = numbers or contents(results)
     lines = [
         "# qcqpbench report",
         "",
-        f"{len(results.rows)} runs on {found['problems']} problems; {found['limits']}.",
+        f"{len(results.rows)} runs on {numbers['problems']} problems; {numbers['limits']}.",
         "",
         "## Verdict",
         "",
-        *(f"- {_safe(sentence)}" for sentence in verdict(found)),
+        *(f"- {_escape(sentence)}" for sentence in verdict(numbers)),
     ]
-    for table in tables(found):
+    for table in tables(numbers):
         lines += ["", *_table(table)]
-    for number, each in enumerate(found["machines"], 1):
+    for number, machine in enumerate(numbers["machines"], 1):
         lines += ["", f"## Machine {number}", ""]
-        lines += [f"- {_safe(fact)}" for fact in (*each["commands"], *machine(each["facts"]))]
+        lines += [f"- {_escape(fact)}" for fact in (*machine["commands"], *machine_facts(machine["facts"]))]
     lines += [
         "",
-        "One row again, with start number k: qcqpbench run smoke -p PROBLEM -s SETTINGS -r k+1 --timeout S -o again.db",
+        "To repeat the run with start number k: "
+        "qcqpbench run smoke -p PROBLEM -s SETTINGS -r k+1 --timeout S -o again.db",
     ]
     return "\n".join(lines) + "\n"
 
 
-def machine(facts: dict[str, Any]) -> list[str]:
-    """What is known of a machine, versions of packages at the end."""
+def machine_facts(facts: dict[str, Any]) -> list[str]:
+    """Return the facts of a machine as text, package versions last."""
     packages = facts.get("packages") or {}
-    rest = {key: value for key, value in facts.items() if key not in ("packages", "thread_variables")}
+    others = {key: value for key, value in facts.items() if key not in ("packages", "thread_variables")}
     versions = {key: value for key, value in packages.items() if value} if isinstance(packages, dict) else {}
-    return [f"{key} {show(value)}" for key, value in {**rest, **versions}.items() if value not in (None, "")]
+    return [f"{key} {cell_text(value)}" for key, value in {**others, **versions}.items() if value not in (None, "")]
 
 
 def _table(table: ReportTable) -> list[str]:
     head = [f"## {table.title}", ""] + ([table.note, ""] if table.note else [])
     lines = [table.columns, tuple("---" for _ in table.columns), *table.rows]
-    return head + ["| " + " | ".join(_safe(show(cell)) for cell in line) + " |" for line in lines]
+    return head + ["| " + " | ".join(_escape(cell_text(cell)) for cell in line) + " |" for line in lines]
 
 
-def _safe(text: str) -> str:
-    """Text that Markdown shows as it is, also where HTML would do something."""
+def _escape(text: str) -> str:
+    """Return one line of text that Markdown and HTML show literally."""
     return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", " ".join(text.split()))

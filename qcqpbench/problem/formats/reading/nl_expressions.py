@@ -1,4 +1,4 @@
-"""Expressions of .nl files, multiplied out."""
+"""Expressions of .nl files, expanded into polynomials."""
 
 import math
 import re
@@ -6,23 +6,23 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from ._text import NUMBER, Text, shorten
+from .text import NUMBER, Text, shorten
 
-# The coefficients of monomials. x_i x_j, i ≥ j, has the number (i + 1) · size + j + 1, where size is the number of
-# variables and one; x_i has (i + 1) · size, and the constant 0.
+# Coefficients by the number of the monomial: (i + 1) · size + j + 1 for x_i x_j, i ≥ j, where size is the number of
+# variables plus one, (i + 1) · size for x_i, and 0 for the constant.
 Polynomial = dict[int, float]
 
 _OPERATORS = {"o0": "+", "o1": "-", "o2": "*", "o3": "/", "o5": "^", "o16": "negative", "o54": "sum"}
 _PRODUCTS = re.compile(rf"(?:o2\nn{NUMBER}\no2\nv[0-9]{{1,9}}\nv[0-9]{{1,9}}\n)*+")
 _TO_NUMBERS = str.maketrans("onv", "   ")
-_RIGHT = "right are sums, products of two variables, and numbers"
-_MOST_WORK = 1 << 22
+_QUADRATIC = "a quadratic expression must consist of sums, products of two variables, and numbers"
+_MAX_TERMS = 1 << 22
 
 
 class Expressions:
-    """Reads expressions of n variables and the defined ones from a file, of which `line` gives the next line.
+    """Reader of expressions of n variables and defined variables, which gets the next line of a file from `line`.
 
-    Multiplying out is work that a small file can make large: it is counted and bounded.
+    A small file can expand to many terms, so the work is counted and limited.
     """
 
     def __init__(self, text: Text, line: Callable[[str], str], n: int, n_defined: int) -> None:
@@ -33,51 +33,60 @@ class Expressions:
         self._work = 0
 
     def read(self) -> Polynomial:
-        """The next expression. Operators come before their operands; the stack holds those that wait for more: what
-        they do, how many are missing, and what they have."""
+        """Return the next expression.
+
+        Operators precede their operands. The stack holds the operators that wait for operands, the number of missing
+        operands, and the result so far.
+        """
         stack: list[tuple[str, int, Polynomial | None]] = []
         while True:
             word = self._line("an expression")
             if word[:1] != "o":
                 value = self._operand(word)
             else:
-                self.text.require(word in _OPERATORS, f"operator {shorten(word)} is not quadratic; {_RIGHT}")
-                operator, missing = _OPERATORS[word], 2
-                found: Polynomial | None = None
-                if operator == "negative":
-                    operator, missing, found = "-", 1, {}
-                if operator == "sum":
-                    operator = "+"
-                    count = self.text.whole(self._line("the number of terms"), "number of terms", least=1)
-                    missing, found = self._products(count)
+                operator, missing, partial = self._operator(word)
                 if missing:
-                    stack.append((operator, missing, found))
+                    stack.append((operator, missing, partial))
                     continue
-                value = found or {}
+                value = partial or {}
             while stack:
-                operator, missing, found = stack.pop()
-                value = value if found is None else self._combined(operator, found, value)
+                operator, missing, partial = stack.pop()
+                value = value if partial is None else self._combined(operator, partial, value)
                 if missing > 1:
                     stack.append((operator, missing - 1, value))
                     break
             else:
                 return value
 
+    def _operator(self, word: str) -> tuple[str, int, Polynomial | None]:
+        """Return the operator of a word, the number of its missing operands, and its result so far."""
+        self.text.require(word in _OPERATORS, f"{_QUADRATIC}, got operator {shorten(word)}")
+        operator = _OPERATORS[word]
+        if operator == "negative":
+            return "-", 1, {}
+        if operator == "sum":
+            count = self.text.whole(self._line("the number of terms"), "number of terms", least=1)
+            return "+", *self._products(count)
+        return operator, 2, None
+
     def _operand(self, word: str) -> Polynomial:
+        """Return a number, a variable or a defined variable."""
         if word[:1] == "n":
             return {0: self.text.number(word[1:])}
-        self.text.require(word[:1] == "v", f"{shorten(word)} is not allowed here; right is an operator, n or v")
+        self.text.require(word[:1] == "v", f"expected an operator, n or v, got {shorten(word)}")
         k = self.text.whole(word[1:], "variable", self.n + self.n_defined - 1)
         if k < self.n:
             return {(k + 1) * self.size: 1.0}
-        self.text.require(k in self.defined, f"v{k} is not defined before this line")
+        self.text.require(k in self.defined, f"v{k} must be defined before it is used")
         self._count(len(self.defined[k]))
         return dict(self.defined[k])
 
     def _products(self, count: int) -> tuple[int, Polynomial]:
-        """The terms of a sum as far as they are products in the way they are written here, many at once: how many
-        others are left, and the sum."""
-        found: Polynomial = {}
+        """Return the number of remaining terms of a sum, and the sum of those read here.
+
+        Read are products as `nl.write` writes them, many at once.
+        """
+        total: Polynomial = {}
         step = 1
         while count:
             step = min(2 * step, 4096, count)
@@ -89,11 +98,12 @@ class Expressions:
                 self.text.put_back()
                 break
             keys = variables.max(axis=1) * self.size + variables.min(axis=1)
-            _add(found, zip(keys.tolist(), values.tolist(), strict=True))
+            _add(total, zip(keys.tolist(), values.tolist(), strict=True))
             count -= step
-        return count, found
+        return count, total
 
     def _combined(self, operator: str, first: Polynomial, second: Polynomial) -> Polynomial:
+        """Return the result of an operator."""
         if operator == "-":
             second = self._scaled(second, -1.0)
         if operator in "+-":
@@ -101,20 +111,23 @@ class Expressions:
         elif operator == "*":
             result = self._product(first, second)
         else:
-            self.text.require(_is_constant(second), f"a divisor or an exponent has variables; {_RIGHT}")
+            self.text.require(_is_constant(second), f"{_QUADRATIC}, got a divisor or an exponent with variables")
             number = second.get(0, 0.0)
             if operator == "/":
-                self.text.require(number != 0, "this divides by 0")
+                self.text.require(number != 0, "a divisor must not be 0")
                 self._count(len(first))
                 result = {key: value / number for key, value in first.items()}
             else:
-                self.text.require(number in (1, 2), f"the exponent is {number}; right is 1 or 2")
+                self.text.require(number in (1, 2), f"an exponent must be 1 or 2, got {number}")
                 result = self._product(first, first) if number == 2 else first
         if _is_constant(result):
-            self.text.require(math.isfinite(result.get(0, 0.0)), "a number is larger than any floating-point number")
+            self.text.require(
+                math.isfinite(result.get(0, 0.0)), "a number must be in the floating-point range, got a larger one"
+            )
         return result
 
     def sum(self, first: Polynomial, second: Polynomial) -> Polynomial:
+        """Return the sum of two polynomials, of which the larger one is changed."""
         first, second = (first, second) if len(first) >= len(second) else (second, first)
         self._count(len(second))
         _add(first, second.items())
@@ -130,19 +143,20 @@ class Expressions:
                 return self._scaled(two, one.get(0, 0.0))
         self._count(len(first) + len(second) + len(first) * len(second))
         for key in (*first, *second):
-            self.text.require(key % self.size == 0, f"a product has more than two variables; {_RIGHT}")
+            self.text.require(key % self.size == 0, f"{_QUADRATIC}, got a product of more than two variables")
         result: Polynomial = {}
         for i, factor in first.items():
             _add(result, ((max(i, j) + min(i, j) // self.size, factor * value) for j, value in second.items()))
         return result
 
     def linear(self, coefficients: dict[int, float]) -> Polynomial:
+        """Return the polynomial of linear coefficients by variable."""
         return {(k + 1) * self.size: value for k, value in coefficients.items()}
 
     def _count(self, work: int) -> None:
         self._work += work
-        if self._work > _MOST_WORK + 8 * self.text.line:
-            raise self.text.error(f"multiplied out, the file has more than {_MOST_WORK} terms")
+        if self._work > _MAX_TERMS + 8 * self.text.line:
+            raise self.text.error(f"the file must expand to at most {_MAX_TERMS} terms, got more")
 
 
 def _add(target: Polynomial, terms: Iterable[tuple[int, float]]) -> None:
