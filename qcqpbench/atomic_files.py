@@ -1,10 +1,11 @@
-"""Write files whole or not at all, and never over a file of another kind.
+"""Atomic writing of files, which never replaces a file of another kind.
 
-Every file that qcqpbench writes for a user goes through `writing`: it writes a temporary file beside the target,
+Every file that qcqpbench writes for a user goes through `writing`, which writes a temporary file beside the target,
 flushes it to the disk and renames it. An existing target is replaced only if its content is of the same kind; results
 files are never replaced.
 """
 
+import codecs
 import contextlib
 import errno
 import io
@@ -24,7 +25,7 @@ from .errors import QcqpbenchError, require, system_reason
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 GZIP_MAGIC = b"\x1f\x8b"
-# The first and last bytes of an existing file, which decide its kind.
+# Number of bytes read at each end of an existing file to recognize its kind.
 _END_BYTES = 1 << 16
 _MAGICS = {
     SQLITE_MAGIC: "a SQLite database",
@@ -41,16 +42,16 @@ _STREAMS = {"stdout": 1, "stderr": 2}
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of file.
+    """Kind of file, recognized by the first and last bytes of its files.
 
     Parameters
     ----------
     name
         The kind with its article, for messages, such as "a PNG image".
     recognize
-        Returns whether the first bytes of a file are of this kind.
+        Function that returns whether the given first bytes of a file belong to this kind.
     end_marker
-        Bytes that the last bytes of a file of this kind contain.
+        Byte string that occurs among the last bytes of every file of this kind.
     """
 
     name: str
@@ -59,12 +60,12 @@ class Kind:
 
 
 def absolute(path: str) -> str:
-    """Return a path that names the same file in every working directory.
+    """Return `path` as an absolute path.
 
     Raises
     ------
     QcqpbenchError
-        If the path is not UTF-8, so that a results file cannot store it, or is relative to a deleted folder.
+        If `path` is not valid UTF-8, which results files require, or is relative to a deleted working directory.
     """
     try:
         path.encode()
@@ -79,32 +80,32 @@ def absolute(path: str) -> str:
 
 
 def magic(name: str, *beginnings: bytes) -> Kind:
-    """Return the kind of file that begins with one of the given byte strings."""
+    """Return the kind `name`, whose files begin with one of the byte strings `beginnings`."""
     return Kind(name, lambda head: head.startswith(beginnings))
 
 
 def is_text(head: bytes) -> bool:
-    """Return whether the bytes are UTF-8 text, of which the last character may be cut off."""
+    """Return whether the first bytes of a file are UTF-8 text; its last character may be cut off."""
     try:
-        head[:-3].decode("utf-8")
+        codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:
         return False
     return b"\0" not in head
 
 
 def text_matching(name: str, pattern: str) -> Kind:
-    """Return the kind of text file whose beginning matches a regular expression; case is ignored."""
+    """Return the kind `name` of text files that begin with a match of the regular expression `pattern`, in any case."""
     compiled = re.compile(pattern.encode(), re.IGNORECASE)
     return Kind(name, lambda head: is_text(head) and compiled.match(head) is not None)
 
 
 def check_target(path: Path, kind: Kind) -> None:
-    """Check that a path is free, or a file of a kind that may be replaced.
+    """Check that `path` does not exist, or is a file that content of `kind` may replace.
 
     Raises
     ------
     QcqpbenchError
-        If the path is a folder, or a file with content of another kind.
+        If `path` is a folder, a nonempty file of another kind, or cannot be accessed.
     """
     with _as_qcqpbench_error(path):
         try:
@@ -126,9 +127,9 @@ def check_target(path: Path, kind: Kind) -> None:
 
 @contextlib.contextmanager
 def writing(path: str | Path, kind: Kind) -> Iterator[BinaryIO]:
-    """Open a file for writing that appears, or replaces a file of its kind, once the block ends without an error.
+    """Open `path` for binary writing; the file is created or replaced when the block ends without an error.
 
-    Devices and pipes, such as /dev/stdout, get the whole content at the end.
+    Devices and pipes, such as /dev/stdout, receive the whole content at the end.
 
     Raises
     ------
@@ -164,7 +165,7 @@ def writing(path: str | Path, kind: Kind) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def writing_text(path: str | Path, kind: Kind) -> Iterator[IO[str]]:
-    """Open a UTF-8 text file as `writing` does, without translation of line ends; lone surrogates are escaped."""
+    """Open a UTF-8 text file as `writing` does; line ends are not translated, lone surrogates are escaped."""
     with writing(path, kind) as file:
         text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
         try:
@@ -178,7 +179,7 @@ def writing_text(path: str | Path, kind: Kind) -> Iterator[IO[str]]:
 
 @contextlib.contextmanager
 def _as_qcqpbench_error(path: Path) -> Iterator[None]:
-    """Turn errors of the operating system into a QcqpbenchError."""
+    """Convert errors of the operating system, and null bytes in `path`, to a QcqpbenchError."""
     try:
         yield
     except BrokenPipeError:
@@ -200,7 +201,7 @@ def _describe(head: bytes) -> str:
 
 
 def _stream(path: Path) -> int | None:
-    """Return the file descriptor that a path such as /dev/stdout names."""
+    """Return the file descriptor that a path such as /dev/stdout names; None for other paths."""
     match = _STREAM.fullmatch(str(path))
     if match is None:
         return None

@@ -17,7 +17,7 @@ import qcqpbench
 from qcqpbench import QCQP, QcqpbenchError
 from qcqpbench.analysis.figures.base import Data, Figure
 from qcqpbench.analysis.figures.style import save
-from qcqpbench.atomic_files import absolute, magic, writing, writing_text
+from qcqpbench.atomic_files import absolute, is_text, magic, writing, writing_text
 from qcqpbench.cli.main import main
 from qcqpbench.problem.formats.qplib import write_point
 from qcqpbench.results.store import Store
@@ -349,3 +349,11 @@ def test_points_replace_only_points(tmp_path: Path) -> None:
     path.write_text("Once upon a time\nobjvar 1\n")
     with pytest.raises(QcqpbenchError, match=r"must be a new file or a \.sol file"):
         write_point(np.zeros(problem.n_variables), problem, path)
+
+
+@pytest.mark.parametrize("text", ["", "a", "é", "é}\n", "aé", "∑", "x∑", "𝓘", "a𝓘b"])
+def test_text_is_recognized_wherever_it_is_cut(text: str) -> None:
+    content = text.encode()
+    for length in range(len(content) + 1):
+        assert is_text(content[:length])
+    assert not is_text(content + b"\xff") and not is_text(content + b"\0")
