@@ -26,37 +26,38 @@ _SHRINKAGES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 class CovariancePerceptronClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Classifier of trials by the sign of Q_12 = w_1ᵀ P w_2, with unit vectors w of the largest margin.
+    """Classifier of trials by the sign of Q_12 = w_1ᵀ P w_2, with unit vectors w_1, w_2 that maximize the margin.
 
-    X of shape (trials, channels, time) holds recordings, padded with NaN at the end. P are their covariances, computed
-    and normalized as in `qcqpbench.recorded_task`. X of shape (samples, features) has trials of a single sample x: P is
-    the second moment of (1, x − x̄) with the training mean x̄, so that Q_12 is the product of two affine functions of x.
+    X of shape (trials, channels, time) contains recordings, padded with NaN at the end. P is the covariance matrix of a
+    trial, computed and normalized as in `qcqpbench.recorded_task`. X of shape (samples, features) contains one sample x
+    per trial. P is then the outer product of (1, x − x̄) with itself, where x̄ is the training mean, so that Q_12 is the
+    product of two affine functions of x.
 
-    K > 2 classes are classified pair by pair, by the votes of K(K−1)/2 pairs of outputs.
+    For K > 2 classes, one pair of vectors is trained for each of the K(K−1)/2 pairs of classes, and the pairs vote.
 
     Parameters
     ----------
     solver
-        The spec of any solver of `qcqpbench list solvers` that returns points.
+        Spec of any solver in `qcqpbench list solvers` that returns points.
     feature
-        "zero_lag" or "lag_integrated" covariances; "precomputed" if X holds covariances (trials, channels, channels).
+        "zero_lag" or "lag_integrated" covariances; "precomputed" if X has shape (trials, channels, channels).
     max_lag, normalize
         As in `qcqpbench.recorded_task`.
     shrinkage
-        Share from 0 to 1 by which each P is moved towards the mean of its class for training, for classes that overlap;
-        by default the least of 0, ¼, ½, ¾, 1 that gives a positive margin.
+        Weight s from 0 to 1: training uses (1−s) P + s P̄ with the class mean P̄, which helps if the classes overlap.
+        By default the smallest of 0, ¼, ½, ¾, 1 that gives a positive margin, or 1 if none does.
     starts
-        Number of random starts, of which the best is used.
+        Number of random starts. The result with the largest margin is used.
     time_limit
-        Seconds for each run of the solver.
+        Time limit in seconds of each run of the solver.
 
     Attributes
     ----------
     classes_
-        The classes.
+        Sorted class labels.
     W_, margins_, shrinkage_
-        Weights in normalized units, shape (pairs, 2, inputs), margins and shrinkages, shape (pairs,), of the pairs of
-        classes (0,1), (0,2), …
+        Weights in normalized units, shape (pairs, 2, inputs), and margins and shrinkages, shape (pairs,), for the
+        pairs of classes (0, 1), (0, 2), …
     S_
         The mean P of the training trials.
     n_features_in_
@@ -82,7 +83,20 @@ class CovariancePerceptronClassifier(ClassifierMixin, BaseEstimator):  # type: i
         self.time_limit = time_limit
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> "CovariancePerceptronClassifier":
-        """Train on trials X of the classes y, and return the classifier."""
+        """Train the classifier.
+
+        Parameters
+        ----------
+        X
+            Trials, see the class.
+        y
+            Class label of each trial.
+
+        Returns
+        -------
+        CovariancePerceptronClassifier
+            The classifier itself.
+        """
         shrinkage = self.shrinkage
         require(self.starts >= 1, f"starts must be at least 1, got {self.starts}")
         require(shrinkage is None or 0 <= shrinkage <= 1, f"shrinkage must be from 0 to 1, got {shrinkage}")
@@ -106,8 +120,16 @@ class CovariancePerceptronClassifier(ClassifierMixin, BaseEstimator):  # type: i
     def decision_function(self, X: ArrayLike) -> Array:
         """Return the scores of trials.
 
-        Of two classes: Q_12, positive for the second class, shape (trials,). Of more: the votes for each class, shape
-        (trials, classes), plus a confidence of less than a third of a vote that decides ties.
+        Parameters
+        ----------
+        X
+            Trials, see the class.
+
+        Returns
+        -------
+        array
+            For two classes Q_12, positive for the second class, shape (trials,). For more classes the number of votes
+            for each class, plus a confidence between −1/3 and 1/3 that breaks ties, shape (trials, classes).
         """
         check_is_fitted(self)
         X, _ = _checked(validate_data(self, X, reset=False, **_CHECKS))
@@ -126,7 +148,7 @@ class CovariancePerceptronClassifier(ClassifierMixin, BaseEstimator):  # type: i
         return votes + confidence / (3 * (1 + np.abs(confidence)))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Return the class of each trial."""
+        """Return the predicted class label of each trial in X."""
         decision = self.decision_function(X)
         return self.classes_[(decision > 0).astype(int) if decision.ndim == 1 else decision.argmax(axis=1)]
 
@@ -136,11 +158,11 @@ class CovariancePerceptronClassifier(ClassifierMixin, BaseEstimator):  # type: i
         return tags
 
     def _pairs(self) -> Iterator[tuple[int, int]]:
-        """Return the pairs of class numbers."""
+        """Return an iterator over the pairs of class numbers in lexicographic order."""
         return combinations(range(len(self.classes_)), 2)
 
     def _patterns(self, X: NDArray[Any]) -> Array:
-        """Return P of each trial, before normalization."""
+        """Return the matrix P of each trial, before normalization."""
         if self.center_ is not None:
             require_room(len(X), X.shape[1] + 1)
             x = np.concatenate([np.ones((len(X), 1)), X - self.center_], axis=1)
@@ -152,7 +174,7 @@ class CovariancePerceptronClassifier(ClassifierMixin, BaseEstimator):  # type: i
         return X
 
     def _train(self, patterns: Array, signs: NDArray[Any]) -> tuple[Array, float, float]:
-        """Return W, its margin on the patterns without shrinkage, and the shrinkage used in training."""
+        """Train one pair of classes; return W, its margin on `patterns` without shrinkage, and the shrinkage used."""
         task = MaxMargin(patterns, signs[:, None])
         means = np.empty_like(patterns)
         for sign in (1, -1):
@@ -171,7 +193,7 @@ class CovariancePerceptronClassifier(ClassifierMixin, BaseEstimator):  # type: i
 
 
 def _checked(X: NDArray[Any], y: Any = None) -> tuple[NDArray[Any], Any]:
-    """Return X and y after checking the dimensions of X, and that only recordings hold NaN."""
+    """Check the dimensions of X, and that X contains no NaN if it has shape (samples, features); return X and y."""
     if X.ndim > 3:
         raise ValueError(f"X must have shape (trials, channels, time) or (samples, features), got {X.ndim} dimensions")
     if X.ndim == 2:

@@ -1,4 +1,4 @@
-"""The exception of the package, and the texts of error messages."""
+"""The exception class of the package, and helpers for error messages."""
 
 import difflib
 from collections.abc import Iterable
@@ -8,22 +8,22 @@ MAX_MESSAGE_CHARACTERS = 2000
 
 
 class QcqpbenchError(Exception):
-    """Wrong input or an unreadable file. The message is one line that says what is wrong and what is required."""
+    """Invalid input or an unreadable file. The message is one line that states the problem and the requirement."""
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split()))
 
 
 def require(condition: bool, message: str) -> None:
-    """Raise QcqpbenchError(message) unless the condition holds."""
+    """Raise QcqpbenchError(message) unless `condition` holds."""
     if not condition:
         raise QcqpbenchError(message)
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the type and text of an exception in one line of limited length; of a QcqpbenchError the text alone.
+    """Return one line with the type and text of `error`, or with the text alone for a QcqpbenchError.
 
-    An exception whose ``__str__`` fails is described by its type.
+    The line is cut to `MAX_MESSAGE_CHARACTERS`. If ``__str__`` of the exception raises, the line is the type alone.
     """
     try:
         if isinstance(error, QcqpbenchError):
@@ -34,12 +34,12 @@ def describe_error(error: BaseException) -> str:
 
 
 def system_reason(error: Exception) -> str:
-    """Return the reason that the operating system gives for an error, without the path that Python adds to it."""
+    """Return the operating system's reason for `error`, without the path that Python adds; else the text of `error`."""
     return str(getattr(error, "strerror", None) or error)
 
 
 def nearest(name: str, allowed: Iterable[str], kind: str) -> QcqpbenchError:
-    """Return the error for an unknown name of some kind, which suggests the closest allowed name and lists all."""
+    """Return an error for the unknown `name` that suggests the closest name in `allowed` and lists all of them."""
     names = sorted(allowed)
     close = difflib.get_close_matches(name, names, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""

@@ -1,8 +1,8 @@
-"""Random numbers that are the same bits on every machine and under every NumPy.
+"""Random numbers that are identical, bit for bit, on every machine and with every version of NumPy.
 
 NumPy keeps the seeding and the raw output of its bit generators fixed, but not its distributions, and logarithms differ
-between mathematical libraries. So this module takes raw bits and uses only operations that IEEE 754 rounds in one way:
-comparisons, + − × ÷ and √.
+between mathematical libraries. Therefore this module starts from raw bits and uses only operations whose rounding IEEE
+754 specifies exactly: comparisons, + − × ÷ and √.
 """
 
 import numpy as np
@@ -14,23 +14,26 @@ Array = NDArray[np.float64]
 
 AXES = ("patterns", "labels", "starts", "split")
 _LN2 = 0.6931471805599453
-# Pairs of uniform numbers drawn at a time, which the stream of normal numbers depends on.
+# Pairs of uniform numbers drawn at a time. The sequence of normal numbers depends on it.
 _PAIRS_PER_DRAW = 1 << 13
 
 
 def stream(seed: int, axis: str, *key: int) -> np.random.PCG64:
-    """Return the stream of raw bits for a seed, an axis and a key; streams of other axes and keys are independent."""
+    """Return the bit generator for `seed`, `axis` and `key`; other axes and keys give independent streams."""
     require(seed >= 0, f"seed must be 0 or more, got {seed}")
     return np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(AXES.index(axis), *key)))
 
 
 def signs(bits: np.random.PCG64, count: int) -> NDArray[np.int8]:
-    """Return `count` values of +1 or −1, one word of the stream for each."""
+    """Return `count` random signs, +1 or −1; each consumes one 64-bit word of `bits`."""
     return np.where(bits.random_raw(count) >> np.uint64(63), np.int8(1), np.int8(-1))
 
 
 def sparse_signs(bits: np.random.PCG64, rows: int, columns: int, f: float) -> NDArray[np.int8]:
-    """Return +1 and −1 with probability f/2 each, else 0, from half a word of the stream each; f to within 2⁻³²."""
+    """Return a (rows, columns) array of +1 and −1, with probability f/2 each, and 0 otherwise.
+
+    Each entry is drawn from 32 random bits, so `f` is rounded to a multiple of 2⁻³¹.
+    """
     words = bits.random_raw(rows * ((columns + 1) // 2)).astype("<u8", copy=False)
     halves = words.view("<u4").reshape(rows, -1)[:, :columns]
     edge = round(f * 2.0**31)
@@ -40,14 +43,14 @@ def sparse_signs(bits: np.random.PCG64, rows: int, columns: int, f: float) -> ND
 
 
 def uniforms(bits: np.random.PCG64, count: int) -> Array:
-    """Return `count` values in [0, 1), one word of the stream for each."""
+    """Return `count` uniform random numbers in [0, 1); each consumes one 64-bit word of `bits`."""
     return (_signed_uniforms(bits.random_raw(count)) + 1) / 2
 
 
 def normals(bits: np.random.PCG64, out: Array, deviation: float = 1.0) -> Array:
-    """Fill `out` with normal numbers of mean 0 by Marsaglia's polar method, and return it.
+    """Fill `out` with normal random numbers of mean 0 and standard deviation `deviation`, and return `out`.
 
-    A longer draw begins with the numbers of a shorter one.
+    The numbers are drawn by Marsaglia's polar method. A longer draw begins with the numbers of a shorter one.
     """
     result = out.reshape(-1)
     filled = 0
@@ -71,7 +74,7 @@ def normals(bits: np.random.PCG64, out: Array, deviation: float = 1.0) -> Array:
 
 
 def _signed_uniforms(words: NDArray[np.uint64]) -> Array:
-    """Return multiples of 2⁻⁵² in [−1, 1)."""
+    """Map random 64-bit words to multiples of 2⁻⁵² in [−1, 1)."""
     values = (words >> np.uint64(11)).astype(np.float64)
     values *= 2.0**-52
     values -= 1.0
@@ -79,7 +82,10 @@ def _signed_uniforms(words: NDArray[np.uint64]) -> Array:
 
 
 def _log(x: Array) -> Array:
-    """Return ln x for x > 0, to about 2 ulp: ln x = e ln 2 + 2 artanh(s), s = (f−1)/(f+1), x = f 2^e, √½ ≤ f < √2."""
+    """Return ln x for x > 0, accurate to about 2 ulp.
+
+    With x = f 2^e and √½ ≤ f < √2, ln x = e ln 2 + 2 artanh(s) where s = (f−1)/(f+1).
+    """
     f, e = np.frexp(x)
     low = f < 0.7071067811865476
     np.multiply(f, 2, out=f, where=low)

@@ -1,17 +1,18 @@
-"""Metrics of solvers: pure functions over rows as `Store.rows` yields them.
+"""Metrics of solvers: pure functions of rows as yielded by `Store.rows`.
 
-A row may have more than the columns of the store:
+A row may have these keys in addition to the columns of the store:
 
-    label         the name of the solver in the report; its spec if missing
-    scope         of the solver: "bound" if it proves bounds and does not compete for margins
-    variables     of a general QCQP, and `constraints`: its size
-    trace         (seconds since the solver's entry, kappa_bar) of the points that a run on a task reported
-    known_bound   of a task in the list of best known margins: its proved bound
+    label         name of the solver in the report, by default its spec
+    scope         scope of the solver; "bound" for solvers that prove bounds and do not compete for margins
+    variables     number of variables of a general QCQP; likewise constraints
+    trace         pairs (seconds since the solver's entry, κ̄) of the points that a run on a task reported
+    known_bound   proved upper bound of a task in the list of best known margins
 
-All metrics are of scores, of which more is better: κ̄ of a task, the objective of a QCQP with its sign. κ̄ is that of W
-with unit rows, which violates nothing, even if the x that W was decoded from is infeasible in its QCQP. The point of a
-general QCQP has a score only if its sense is known, which old rows lack, and if it is feasible: by the tolerance of its
-run, and to 1e-6, so that runs with different tolerances can be compared. A problem is identified by its problem_id.
+All metrics use scores, for which larger is better: κ̄ of a max-margin task, the signed objective of a general QCQP.
+κ̄ is computed from W with rows scaled to unit length. This W satisfies the constraints of the task even if the point x
+that W was decoded from is infeasible in its QCQP. A point of a general QCQP has a score only if the sense is known
+(old rows lack it) and the point is feasible, both to the tolerance of its run and to 1e-6, so that runs with different
+tolerances can be compared. Problems are identified by `problem_id`.
 """
 
 import math
@@ -32,24 +33,24 @@ Runs = dict[tuple[str, str], list[Row]]
 TERMINATIONS = {str(termination): termination for termination in Termination}
 QUALITIES = (0.9, 0.95, 0.99)
 PENALTIES = (1, 3)
-# Two scores this close, relative to the larger, are the same.
+# Scores with a relative gap of at most this are considered equal.
 SAME = 1e-4
-# Relative to a score near 0 every difference is large: differences are relative to this at least.
+# Smallest denominator of relative gaps, because relative to a score near 0 every difference is large.
 FLOOR = 0.01
-# Bounds are claimed in floating point, and points are feasible to a tolerance.
+# Bounds are computed in floating point, and points are feasible only to a tolerance.
 _BOUND_TOLERANCE = 1e-5
 _MIN_LEAST_SECONDS = 1e-9
 _LEVEL_ROUNDING = 1e-12
 
 
 def meaning(termination: str) -> str:
-    """Return what a termination means; the word itself if it is one of a newer version."""
+    """Return the description of a termination, or `termination` itself if this version does not define it."""
     member = TERMINATIONS.get(termination)
     return termination if member is None else member.message
 
 
 def label(row: Row) -> str:
-    """Return the name of the row's solver."""
+    """Return the label of the row's solver, by default its spec."""
     return str(row.get("label", row["solver"]))
 
 
@@ -59,7 +60,7 @@ def sign(row: Row) -> float | None:
 
 
 def value(row: Row) -> float | None:
-    """Return κ̄, or the objective of a point that is feasible to 1e-6; None without such a point or a finite value."""
+    """Return κ̄ of a task, or the objective of a point feasible to 1e-6; None if there is none or it is not finite."""
     violation = row["relative_violation"]
     if row["kappa_bar"] is None and violation is not None and violation > FEASIBILITY_TOLERANCE:
         return None
@@ -67,7 +68,7 @@ def value(row: Row) -> float | None:
 
 
 def _value_by_own_tolerance(row: Row) -> float | None:
-    """Return κ̄, or the objective of a point that is feasible by the tolerance of its run."""
+    """Return κ̄ of a task, or the objective of a point feasible to the tolerance of its run; None if not finite."""
     if row["kappa_bar"] is not None:
         return float(row["kappa_bar"]) if _is_finite(row["kappa_bar"]) else None
     return float(row["objective"]) if row["point_status"] == "feasible" and _is_finite(row["objective"]) else None
@@ -78,28 +79,28 @@ def _is_finite(number: float | None) -> bool:
 
 
 def score(row: Row) -> float | None:
-    """Return the value with its sign: more is better."""
+    """Return the value times its sign, so that larger is better; None if the value or the sense is unknown."""
     row_value, row_sign = value(row), sign(row)
     return None if row_value is None or row_sign is None else row_sign * row_value
 
 
 def is_solved(row: Row) -> bool:
-    """Return whether a run gave a feasible point, on a task one with a positive margin."""
+    """Return whether a run returned a feasible point and, on a task, a positive margin."""
     return value(row) is not None and (row["margin"] is None or row["margin"] > 0)
 
 
 def was_run(row: Row) -> bool:
-    """Return False if the solver was skipped because it could not run on its machine."""
+    """Return whether the solver was run; False if it was skipped because it cannot run on the machine."""
     return bool(row["termination"] != "skipped")
 
 
 def competes(row: Row) -> bool:
-    """Return whether the solver was run, and looks for good points rather than bounds."""
+    """Return whether the solver was run and searches for points rather than bounds."""
     return was_run(row) and row.get("scope") != "bound"
 
 
 def general(rows: Iterable[Row]) -> set[str]:
-    """Return the problems that are not max-margin tasks: rows give a sense or an objective, and never a margin."""
+    """Return the ids of general QCQPs: problems with a sense or an objective in some row and a margin in none."""
     candidates, tasks = set(), set()
     for row in rows:
         if row["margin"] is not None:
@@ -110,7 +111,7 @@ def general(rows: Iterable[Row]) -> set[str]:
 
 
 def group(rows: Iterable[Row]) -> Runs:
-    """Return the rows that were run by (solver, problem), in the order of their starts."""
+    """Group the rows that were run by (solver label, problem id), each group sorted by seed and start."""
     runs: Runs = defaultdict(list)
     for row in rows:
         if was_run(row):
@@ -119,7 +120,7 @@ def group(rows: Iterable[Row]) -> Runs:
 
 
 def best_known(rows: Sequence[Row]) -> dict[str, float]:
-    """Return the best score of any row by problem, or the published one if that is better."""
+    """Return the best known score by problem: the best score of any row, or the published one if it is larger."""
     best: dict[str, float] = {}
     for row in rows:
         if (row_score := score(row)) is not None:
@@ -133,12 +134,12 @@ def best_known(rows: Sequence[Row]) -> dict[str, float]:
 
 
 def gap(value: float, best: float, floor: float = FLOOR) -> float:
-    """Return how far a score is below the best one, relative to |best| or to the floor if that is more."""
+    """Return the gap between the scores `value` and `best`, relative to max(|best|, floor)."""
     return (best - value) / max(abs(best), floor)
 
 
 def scales(rows: Iterable[Row]) -> dict[str, float]:
-    """Return κ̄ of a margin of 1 by task."""
+    """Return the factor that converts a margin to κ̄, by task."""
     return {
         row["problem_id"]: row["kappa_bar"] / row["margin"]
         for row in rows
@@ -147,7 +148,7 @@ def scales(rows: Iterable[Row]) -> dict[str, float]:
 
 
 def units(rows: Sequence[Row]) -> dict[str, float]:
-    """Return the factors that turn a margin or an objective, such as a bound, into a score, by problem."""
+    """Return the factor that converts a margin, an objective or a bound to a score, by problem."""
     signs = {
         row["problem_id"]: row_sign
         for row in rows
@@ -158,11 +159,14 @@ def units(rows: Sequence[Row]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds on scores that no point refutes, by problem.
+    """Upper bounds on scores, and the rows whose bounds are refuted.
 
-    least        the smallest bound of any solver
-    of_solvers   the smallest bound of each solver
-    refuted      rows whose bound is below the best known score
+    Attributes
+    ----------
+    least, of_solvers
+        Smallest bound by problem, of all solvers and the list of best known margins, and by solver and problem.
+    refuted
+        Rows whose bound is below the best known score. Their bounds are not in `least` and `of_solvers`.
     """
 
     least: dict[str, float]
@@ -171,9 +175,9 @@ class Bounds:
 
 
 def bounds(rows: Sequence[Row], best: Mapping[str, float]) -> Bounds:
-    """Return the bounds in the list of best known margins, and those that solvers claim and no point refutes.
+    """Return the bounds in the list of best known margins, and the bounds of solvers that no point refutes.
 
-    A row may claim a bound without a point.
+    Bounds of rows without a point count too. Problems without a score in `best` are omitted.
     """
     to_score = units(rows)
     least: dict[str, float] = {}
@@ -202,9 +206,9 @@ def is_false_claim(row: Row, best: Mapping[str, float], solved: Container[str]) 
     Parameters
     ----------
     best
-        The best score by problem: it refutes a claim of optimality.
+        Best known score by problem. A better score than that of the row refutes a claim of optimality.
     solved
-        The problems that some run solved: they refute a claim of infeasibility.
+        Ids of the problems that some run solved, which refutes a claim of infeasibility.
     """
     claim, row_score, id = TERMINATIONS.get(row["termination"]), score(row), row["problem_id"]
     if claim is Termination.INFEASIBLE:
@@ -218,12 +222,12 @@ def is_false_claim(row: Row, best: Mapping[str, float], solved: Container[str]) 
 
 
 def target(best: float, quality: float) -> float:
-    """Return the score that counts as that share of the best one: best − (1 − quality)·max(|best|, FLOOR)."""
+    """Return the score that reaches a fraction `quality` of `best`: best − (1 − quality)·max(|best|, FLOOR)."""
     return best - (1 - quality) * max(abs(best), FLOOR)
 
 
 def seconds(row: Row) -> float:
-    """Return the seconds of building and solving; a run without a solve time counts its time limit."""
+    """Return the build time plus the solve time in seconds; a missing solve time counts as the time limit, or 0."""
     solve = row["solve_seconds"]
     return _build_seconds(row) + float((limit(row) if solve is None else solve) or 0)
 
@@ -233,7 +237,7 @@ def _build_seconds(row: Row) -> float:
 
 
 def _end_seconds(row: Row) -> float:
-    """Return when a run had its final point; infinite if its solve time is unknown and has no limit."""
+    """Return the seconds until the end of a run; infinite if it has neither a solve time nor a time limit."""
     return math.inf if row["solve_seconds"] is None and limit(row) is None else seconds(row)
 
 
@@ -243,7 +247,7 @@ def limit(row: Row) -> float | None:
 
 
 def limits_of(rows: Iterable[Row]) -> dict[str, float]:
-    """Return the largest time limit of any run by problem; without limits, the longest time of any run."""
+    """Return the largest time limit of any run by problem; a run without a limit counts with its own time."""
     limits: dict[str, float] = defaultdict(float)
     for row in rows:
         limits[row["problem_id"]] = max(limits[row["problem_id"]], limit(row) or seconds(row))
@@ -251,9 +255,9 @@ def limits_of(rows: Iterable[Row]) -> dict[str, float]:
 
 
 def seconds_to(row: Row, wanted: float) -> float:
-    """Return the seconds until a run first reported a score of `wanted` or ended with it, build included.
+    """Return the seconds, including the build time, until a run first reported a score of at least `wanted`.
 
-    Infinite if the point that it returned does not have that score.
+    This is the end of the run if the trace has no such score, and infinite if the final score is below `wanted`.
     """
     final = score(row)
     if final is None or final < wanted:
@@ -264,9 +268,9 @@ def seconds_to(row: Row, wanted: float) -> float:
 
 
 def expected_seconds(runs: Sequence[Row], wanted: float) -> float:
-    """Return the expected seconds of restarts until success; infinite if no run succeeds.
+    """Return the expected seconds of restarts until a run reaches the score `wanted`; infinite if no run does.
 
-    This is the time of all runs until the score or their end, divided by the number of runs that reach it.
+    This is the total time of all runs, until they reach `wanted` or end, divided by the number that reach it.
     """
     times = [seconds_to(row, wanted) for row in runs]
     hits = sum(map(math.isfinite, times))
@@ -275,12 +279,9 @@ def expected_seconds(runs: Sequence[Row], wanted: float) -> float:
 
 
 def penalized_seconds(runs: Sequence[Row], wanted: float, most: float, penalty: float) -> float:
-    """Return the mean seconds until the score; a failed run counts penalty × its limit, and no run at all is a failure.
+    """Return the mean seconds until runs reach a score, where a failed run counts `penalty` times its time limit.
 
-    Parameters
-    ----------
-    most
-        The limit of runs that have none.
+    Runs without a time limit have the limit `most`. An empty `runs` counts as one failed run.
     """
     times = [seconds_to(row, wanted) for row in runs]
     failed = [penalty * (limit(row) or most) for row in runs] or [penalty * most]
@@ -289,7 +290,7 @@ def penalized_seconds(runs: Sequence[Row], wanted: float, most: float, penalty: 
 
 
 def restart_seconds(runs: Sequence[Row], wanted: float, most: float, penalty: float) -> float:
-    """Return the expected seconds of restarts until success; failure counts penalty × the limit, and so does more."""
+    """Return `expected_seconds`, at most `penalty` times the largest time limit; runs without a limit have `most`."""
     longest = max((limit(row) or most for row in runs), default=most)
     return min(expected_seconds(runs, wanted), penalty * longest)
 
@@ -307,7 +308,7 @@ def fitting_shift(values: Iterable[float]) -> float:
 
 @dataclass(frozen=True)
 class Growth:
-    """A power law, seconds ≈ coefficient · size^exponent, from `sizes` different sizes."""
+    """Power law seconds ≈ coefficient · size^exponent, fitted to `sizes` distinct sizes."""
 
     exponent: float
     coefficient: float
@@ -315,7 +316,7 @@ class Growth:
 
 
 def growth(sizes: Sequence[float], times: Sequence[float]) -> Growth | None:
-    """Fit a power law by least squares of the logarithms; None with fewer than three sizes."""
+    """Fit a power law by least squares in logarithms; return None for fewer than three distinct sizes."""
     pairs = [(size, time) for size, time in zip(sizes, times, strict=True) if size > 0 and time > 0]
     distinct = len({size for size, _ in pairs})
     if distinct < 3:
@@ -326,9 +327,10 @@ def growth(sizes: Sequence[float], times: Sequence[float]) -> Growth | None:
 
 
 def quality_at(runs: Sequence[Row], best: float, times: Sequence[float]) -> list[float]:
-    """Return the mean share of the best score, which must be positive, that runs have at some times.
+    """Return the mean score of `runs` at each of `times`, as a fraction of the score `best` > 0.
 
-    A run without a point has 0. The trace of a run counts only up to its end, and only if it ended with a point.
+    The score of a run at a time is the largest one reported until then, at least 0. Runs that end without a point
+    count as 0 at all times.
     """
     total = np.zeros(len(times))
     for row in runs:
@@ -348,9 +350,9 @@ Times = Mapping[str, Mapping[str, float]]
 
 
 def performance_profile(times: Times, problems: Sequence[str], ratios: Sequence[float]) -> dict[str, list[float]]:
-    """Return per solver the share of problems on which its time is within each ratio of the least time of any solver.
+    """Return, by solver, the fraction of problems solved within each of `ratios` times the least time of any solver.
 
-    A missing time is infinite; problems that no solver solves stay in the denominator.
+    Missing times are infinite. Problems that no solver solves count in the denominator.
     """
     least = {id: min((column.get(id, math.inf) for column in times.values()), default=math.inf) for id in problems}
 
@@ -362,7 +364,7 @@ def performance_profile(times: Times, problems: Sequence[str], ratios: Sequence[
 
 
 def data_profile(times: Times, problems: Sequence[str], budgets: Sequence[float]) -> dict[str, list[float]]:
-    """Return per solver the share of problems that it solves within each budget of seconds."""
+    """Return, by solver, the fraction of problems solved within each of `budgets` seconds."""
     return {
         name: _shares([solver_times.get(id, math.inf) for id in problems], budgets)
         for name, solver_times in times.items()
@@ -370,7 +372,7 @@ def data_profile(times: Times, problems: Sequence[str], budgets: Sequence[float]
 
 
 def _shares(values: Sequence[float], levels: Sequence[float]) -> list[float]:
-    """Return the share of values up to each level; a value on the level counts, also after rounding."""
+    """Return the fraction of values that are at most each level, up to rounding error."""
     ordered = np.sort(np.array(values, dtype=float))
     places = [np.searchsorted(ordered, level * (1 + _LEVEL_ROUNDING), "right") for level in levels]
     return [float(place / max(1, len(values))) for place in places]
@@ -380,10 +382,10 @@ def _shares(values: Sequence[float], levels: Sequence[float]) -> list[float]:
 
 
 def theory_curve(loads: Sequence[float], kappa_bars: Sequence[float], points: int = 80) -> list[tuple[float, float]]:
-    """Return (load, κ̄) of the curve through theory's predictions, a little beyond the least and the largest load.
+    """Return `points` pairs (load, κ̄) on the theory curve, from 0.8 times the least to 1.1 times the largest load.
 
-    load · I(κ̄) is the same at all loads in replica-symmetric theory, see `qcqpbench.theory`; predictions of another
-    theory have no curve.
+    In replica-symmetric theory load · I(κ̄) is constant, see `qcqpbench.theory.margin_integral`. The curve is empty if
+    the given predictions do not satisfy this, or if there are none.
     """
     if not loads:
         return []
@@ -392,7 +394,7 @@ def theory_curve(loads: Sequence[float], kappa_bars: Sequence[float], points: in
         return []
     low, high = min(loads) * 0.8, max(loads) * 1.1
     integrals = constants[0] / np.geomspace(low, high, points)
-    # I grows with κ̄: its inverse by interpolation in logarithms.
+    # I increases with κ̄, so interpolation in ln I inverts it.
     grid = np.linspace(-6, 2 + math.sqrt(integrals.max()), 20_000)
     curve = np.interp(np.log(integrals), np.log(margin_integral(grid)), grid)
     return [(float(x), float(y)) for x, y in zip(constants[0] / integrals, curve, strict=True)]

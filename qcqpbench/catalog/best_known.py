@@ -1,7 +1,7 @@
-"""The best known margins of the canonical instances, the problems of the suite `best_known`, and their proofs.
+"""Best known margins of the canonical instances (the problems of the suite `best_known`), with their proofs.
 
-A list is a text file with a line per instance, so that an improvement changes one line: the `Record`, then its `Proof`
-as base64 of little-endian numbers. Both are in one file, so that every record has its proof.
+A list is a CSV file with one line per instance, so that an improvement changes one line. A line holds the fields of a
+`Record`, then the arrays of its `Proof` as base64 of little-endian numbers.
 """
 
 import base64
@@ -30,12 +30,12 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Record:
-    """The best known margin and upper bound of an instance.
+    """Best known margin and upper bound of an instance, and their origin.
 
     Parameters
     ----------
     problem, problem_id
-        The spec with all parameters, and the sha256 of the content.
+        The spec with all parameters, and the id (sha256) of the problem.
     n, m, p
         Numbers of outputs, inputs and patterns.
     margin, kappa_bar
@@ -43,7 +43,7 @@ class Record:
     bound
         The upper bound that the multipliers in the proof prove.
     solver, version, commit, command
-        The solver that found the point, its version, the commit of qcqpbench ("+": changed files) and the command.
+        The solver that found the point, its version, the commit of qcqpbench ("+" marks changed files) and the command.
     bound_solver
         The solver that found the multipliers.
     """
@@ -64,13 +64,15 @@ class Record:
 
     @property
     def gap(self) -> float:
-        """Relative optimality gap between bound and margin."""
+        """Relative optimality gap, (bound − margin) / max(|bound|, |margin|)."""
         return (self.bound - self.margin) / max(abs(self.bound), abs(self.margin), 1e-300)
 
 
 @dataclass(frozen=True, eq=False)
 class Proof:
-    """The proof of a record: a point W with its margin, and the y and λ that prove its bound.
+    """Proof of a record: a point W that attains its margin, and the y and λ that prove its upper bound.
+
+    `qcqpbench.catalog.certificate` defines y and λ.
 
     Parameters
     ----------
@@ -79,7 +81,7 @@ class Proof:
     offsets
         y, shape (n,).
     multipliers
-        λ, shape (p, N), in float32: every λ ≥ 0 proves a bound, so the rounded one does.
+        λ, shape (p, N) with N = n(n−1)/2, in float32: every λ ≥ 0 proves a bound, also after rounding to float32.
     """
 
     point: Array
@@ -94,13 +96,13 @@ _KIND = magic("a list of best known margins", ",".join(_COLUMNS).encode())
 
 
 def shipped_path() -> Path:
-    """Return the path of the list that comes with qcqpbench."""
+    """Return the path of the list that is shipped with qcqpbench."""
     return Path(str(files("qcqpbench.problems") / "data" / "best_known.csv"))
 
 
 @cache
 def shipped_records() -> dict[str, Record]:
-    """Return the records of the list that comes with qcqpbench, by problem_id."""
+    """Return the records of the list that is shipped with qcqpbench, by problem_id."""
     return read_records(shipped_path())
 
 
@@ -110,8 +112,8 @@ def _shapes() -> set[tuple[int, int, int]]:
 
 
 def with_best_known(problem: MaxMargin | QCQP) -> MaxMargin | QCQP:
-    """Return the problem, with best_known and bounds in its metadata if the list has it."""
-    # The id takes a pass over the patterns, which is saved if no instance has the shape.
+    """Return `problem`, with `best_known` and `bounds` set in its metadata if the shipped list contains it."""
+    # Computing the id takes a pass over all patterns, which is skipped if no listed instance has this shape.
     if not isinstance(problem, MaxMargin) or (problem.n, problem.m, problem.p) not in _shapes():
         return problem
     record = shipped_records().get(problem.id)
@@ -123,12 +125,12 @@ def with_best_known(problem: MaxMargin | QCQP) -> MaxMargin | QCQP:
 
 
 def read_records(path: Path) -> dict[str, Record]:
-    """Return the records of a list, by problem_id."""
+    """Read the list at `path` and return its records by problem_id."""
     return {record.problem_id: record for _, _, record in _read(path)}
 
 
 def read_list(path: Path) -> tuple[dict[str, Record], dict[str, Proof]]:
-    """Return the records of a list and their proofs, by problem_id."""
+    """Read the list at `path` and return its records and its proofs, each by problem_id."""
     records: dict[str, Record] = {}
     proofs: dict[str, Proof] = {}
     for where, line, record in _read(path):
@@ -140,7 +142,7 @@ def read_list(path: Path) -> tuple[dict[str, Record], dict[str, Proof]]:
 
 
 def write_list(path: Path, records: Mapping[str, Record], proofs: Mapping[str, Proof]) -> None:
-    """Write a list, which appears whole or not at all."""
+    """Write `records` and their `proofs` to the list at `path`, atomically."""
     lines = (
         [*(getattr(record, name) for name in _RECORD_COLUMNS), *_proof_texts(proofs[id])]
         for id, record in records.items()
@@ -150,7 +152,7 @@ def write_list(path: Path, records: Mapping[str, Record], proofs: Mapping[str, P
 
 
 def _read(path: Path) -> Iterator[tuple[str, dict[str, str], Record]]:
-    """Yield the place of each line of a list for error messages, its cells by column, and its record."""
+    """Yield (position for error messages, cells by column, record) for each line of the list at `path`."""
     seen = set()
     for where, line in _lines(path):
         values: dict[str, Any] = {name: line[name] for name in _RECORD_COLUMNS}
@@ -164,7 +166,7 @@ def _read(path: Path) -> Iterator[tuple[str, dict[str, str], Record]]:
 
 
 def _lines(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the place of each line of a file after its first, for error messages, and its cells by column."""
+    """Yield (position for error messages, cells by column) for each line of the list at `path` after its header."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -194,7 +196,7 @@ def _number(kind: Any, text: str, where: str) -> Any:
 
 
 def _proof_texts(proof: Proof) -> list[str]:
-    """Return the arrays of a proof as base64."""
+    """Return the arrays of `proof`, each encoded as base64."""
     arrays = ((getattr(proof, name), dtype) for name, dtype in _PROOF_TYPES.items())
     return [base64.b64encode(array.astype(dtype).tobytes()).decode() for array, dtype in arrays]
 

@@ -1,6 +1,6 @@
 """Certified upper bounds on the margin of one task, by weak duality.
 
-For multipliers λ ≥ 0 of the stabilities that sum to one, and any y ∈ ℝⁿ,
+With κ, ζ and P as in `MaxMargin`, multipliers λ ≥ 0 of the stabilities that sum to one, and any y ∈ ℝⁿ,
 
     κ(W) ≤ Σ λ^r_ij ζ^r_ij w_iᵀP^r w_j = ½ wᵀ S(λ) w ≤ ½ Σ_i y_i + ½ n λ_max(S(λ) − Diag(y))
 
@@ -23,19 +23,19 @@ from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 
 Array = NDArray[np.float64]
 
-# A relative optimality gap up to this proves the point optimal.
+# Largest relative optimality gap at which a point counts as proved optimal.
 _PROVED_GAP = 1e-6
 # Eigenvalues, and the sums that make up S, are accurate to a few times size · 2⁻⁵³ · norm.
 _ROUNDING = 1e-14
-# Of the central path: the factor of ν after a centred step, the largest share of the way to the boundary λ = 0, the
-# decrease required of a step, the relative accuracy of the merit function, and the limits of the search.
+# Parameters of the central path: the factor of ν after a centred step, the largest share of the way to the boundary
+# λ = 0, the decrease required of a step, the relative accuracy of the merit function, and the limits of the search.
 _CENTRING, _TO_BOUNDARY, _ARMIJO, _MERIT_ACCURACY = 0.2, 0.9, 0.1, 1e-12
 _MIN_STEP_LENGTH, _MAX_STEPS = 1e-6, 100
 
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """An upper bound on the margin of every W, and the optimality gap of a point.
+    """Upper bound on the margin of a task with its proof, and the optimality gap of a point.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Certificate:
     margin
         The margin of the point, if one was given.
     gap
-        Its relative optimality gap, (bound − margin) / max(|bound|, |margin|).
+        Relative optimality gap of the point, (bound − margin) / max(|bound|, |margin|).
     proved_optimal
         Whether the gap is at most 1e-6.
     """
@@ -70,18 +70,18 @@ def certify_margin(
     time_limit: float = np.inf,
     tol: float = 3e-3,
 ) -> Certificate:
-    """Return an upper bound on the margin, by an interior-point method on the dual of Shor's relaxation.
+    """Compute an upper bound on the margin by an interior-point method on the dual of Shor's relaxation.
 
     Parameters
     ----------
     task
         The task.
     point
-        W to compare with the bound.
+        Point W, shape (n, m), to compute the optimality gap of; its rows are scaled to unit length.
     multipliers
-        λ to start with, for instance those of a solver; the result is at least as good as the bound that they prove.
+        Initial λ, shape (p, N), for instance of a solver; the result is at most the bound that they prove with y = 0.
     time_limit
-        Seconds.
+        Time limit in seconds.
     tol
         Relative distance to the value of the relaxation at which the search stops.
 
@@ -126,7 +126,7 @@ def certify_margin(
 
 
 def proved_bound(task: MaxMargin, multipliers: ArrayLike, offsets: ArrayLike | None = None) -> float:
-    """Return the upper bound that multipliers and offsets prove; infinite if they prove none.
+    """Return the upper bound on the margin that `multipliers` and `offsets` prove; inf if they prove none.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def proved_bound(task: MaxMargin, multipliers: ArrayLike, offsets: ArrayLike | N
     multipliers
         λ, shape (p, N), which is scaled to sum to one.
     offsets
-        y, shape (n,); 0 by default, which for n = 2 is as good as any.
+        y, shape (n,); 0 by default, which is optimal for n = 2.
     """
     weights, best = _normalized(task, multipliers), _Bound(task)
     y = np.zeros(task.n) if offsets is None else np.asarray(offsets, dtype=np.float64)
@@ -146,7 +146,7 @@ def proved_bound(task: MaxMargin, multipliers: ArrayLike, offsets: ArrayLike | N
 
 
 def _normalized(task: MaxMargin, multipliers: ArrayLike) -> Array | None:
-    """Return λ scaled to sum to one; None if some are negative or not finite, or all are zero."""
+    """Return `multipliers` scaled to sum to one; None if any is negative or not finite, or all are zero."""
     weights = np.asarray(multipliers, dtype=np.float64)
     require(weights.shape == task.labels.shape, f"multipliers must have shape {task.labels.shape}, got {weights.shape}")
     is_usable = np.isfinite(weights).all() and weights.sum() > 0 and weights.min() >= 0
@@ -154,7 +154,7 @@ def _normalized(task: MaxMargin, multipliers: ArrayLike) -> Array | None:
 
 
 def dual_matrix(task: MaxMargin, weights: Array) -> Array:
-    """Return S(λ), shape (n m, n m)."""
+    """Return the matrix S(λ) of the module docstring for λ = `weights`, shape (n m, n m)."""
     S = np.zeros((task.n, task.m, task.n, task.m))
     for M, i, j in zip(task.mixture(weights), *task.pairs, strict=True):
         S[i, :, j], S[j, :, i] = M, M.T
@@ -162,7 +162,7 @@ def dual_matrix(task: MaxMargin, weights: Array) -> Array:
 
 
 class _Bound:
-    """The smallest bound so far, with the weights λ and offsets y that prove it."""
+    """Smallest bound computed so far, with the weights λ and offsets y that prove it."""
 
     def __init__(self, task: MaxMargin) -> None:
         self.task = task
@@ -172,7 +172,7 @@ class _Bound:
         self.offsets = np.zeros(task.n)
 
     def update(self, weights: Array, offsets: Array | None = None) -> None:
-        """Compute the bound of λ and y, and keep it if it is smaller."""
+        """Compute the bound that λ = `weights` and y = `offsets` prove, and keep it if it is the smallest so far."""
         task = self.task
         S = dual_matrix(task, weights)
         norm = float(np.abs(S).sum(axis=1).max())
@@ -190,7 +190,7 @@ class _Bound:
 
 @dataclass(frozen=True)
 class _PathPoint:
-    """A point of the central path: λ, y, their bound, and the most by which it exceeds the value of the relaxation."""
+    """Point (λ, y) of the path, its bound, and an upper limit on its excess over the value of the relaxation."""
 
     weights: Array
     offsets: Array
@@ -199,9 +199,9 @@ class _PathPoint:
 
 
 def _central_path(task: MaxMargin, start: _Bound) -> Iterator[_PathPoint]:
-    """Yield the points after each step of Newton's method, while ν decreases.
+    """Follow the central path by Newton's method, and yield the point after each step.
 
-    It minimizes ½ Σy − ν [ln det(Diag(y) − S(λ)) + Σ ln λ] over Σλ = 1.
+    The path consists of the minimizers of ½ Σy − ν [ln det(Diag(y) − S(λ)) + Σ ln λ] over Σλ = 1, as ν decreases.
     """
     shape, unit, R = task.labels.shape, start.scale, task.labels.size
     order = task.n * task.m + R
@@ -210,7 +210,7 @@ def _central_path(task: MaxMargin, start: _Bound) -> Iterator[_PathPoint]:
     y = barrier.offsets(weights)
     if not np.isfinite(barrier.enter(weights, y)):
         return
-    # ν is so large that y is central for λ: far from the path steps are short, and hundreds would be needed.
+    # Start with the ν for which y is central given λ: far from the path, steps are short and hundreds are needed.
     nu = barrier.price * len(y) / -float(barrier.gradient()[R:].sum())
 
     def merit(weights: Array, y: Array) -> float:
@@ -247,7 +247,10 @@ def _central_path(task: MaxMargin, start: _Bound) -> Iterator[_PathPoint]:
 
 
 def _newton(H: Array, gradient: Array, weights: Array, price: float) -> tuple[Array, float]:
-    """Return the step in (λ, y) within Σλ = 1, and its squared decrement, from the derivatives of −ln det F."""
+    """Return the Newton step in (λ, y) that keeps Σλ = 1, and the squared Newton decrement.
+
+    `H` and `gradient` are the derivatives of −ln det F with F = Diag(y) − S(λ); both are modified in place.
+    """
     R = len(weights)
     H[np.arange(R), np.arange(R)] += 1.0 / weights**2
     gradient[:R] -= 1.0 / weights
@@ -262,14 +265,14 @@ def _newton(H: Array, gradient: Array, weights: Array, price: float) -> tuple[Ar
 
 
 class _Barrier:
-    """The barrier −ln det F for F = Diag(y) − S(λ), and its derivatives in (λ, y), in units of a typical entry.
+    """Barrier −ln det F with F = Diag(y) − S(λ), and its derivatives in (λ, y); S and y are in multiples of `unit`.
 
     Attributes
     ----------
     price
-        The coefficient of y in the bound.
+        The coefficient of Σy in the bound.
     double
-        Whether the Hessian is computed in float64; float32 is enough until it fails.
+        Whether the Hessian is computed in float64; it starts in float32, until a step fails.
     """
 
     price = 0.5
@@ -279,25 +282,25 @@ class _Barrier:
         self._patterns = task.patterns[:0].astype(np.float32)
 
     def patterns(self) -> NDArray[Any]:
-        """Return the patterns in the precision of the Hessian."""
+        """Return the patterns, divided by `unit`, in the precision of the Hessian."""
         dtype = np.float64 if self.double else np.float32
         if len(self._patterns) == 0 or self._patterns.dtype != dtype:
             self._patterns = (self.task.patterns / self.unit).astype(dtype)
         return self._patterns
 
     def along(self, directions: Array) -> Array:
-        """Return ⟨P^r, D⟩ in float64 for directions D, shape (…, m, m), as shape (p, …)."""
+        """Return ⟨P^r, D⟩ / `unit` in float64 for `directions` D of shape (…, m, m); the result has shape (p, …)."""
         p, shape = self.task.p, directions.shape[:-2]
         products = self.task.patterns.reshape(p, -1) @ directions.reshape(-1, self.task.m**2).T
         return (products / self.unit).reshape(p, *shape)
 
     def offsets(self, weights: Array) -> Array:
-        """Return a y to start with, for which F is positive definite."""
+        """Return an initial y for which F is positive definite at λ = `weights`."""
         S = dual_matrix(self.task, weights.reshape(self.task.labels.shape)) / self.unit
         return np.full(self.task.n, 1.05 * max(float(np.linalg.eigvalsh(S)[-1]), 1e-6))
 
     def enter(self, weights: Array, y: Array) -> float:
-        """Move to (λ, y), and return −ln det F there, infinite if F is not positive definite."""
+        """Factorize F at (λ, y) for the derivatives, and return −ln det F; inf if F is not positive definite."""
         S = dual_matrix(self.task, weights.reshape(self.task.labels.shape)) / self.unit
         try:
             self.L = np.linalg.cholesky(np.diag(np.repeat(y, self.task.m)) - S)
@@ -311,15 +314,15 @@ class _Barrier:
         return (inverse.T @ inverse).reshape(self.task.n, self.task.m, self.task.n, self.task.m).swapaxes(1, 2)
 
     def gradient(self) -> Array:
-        """Return the gradient in (λ, y)."""
+        """Return the gradient of the barrier in (λ, y) at the point of the last `enter`."""
         G, labels = self._inverse(), self.task.labels
         return np.append((2.0 * labels * self.along(G[self.task.pairs])).ravel(), -np.einsum("iikk->i", G))
 
     def hessian(self) -> Array:
-        """Return the Hessian in (λ, y).
+        """Return the Hessian of the barrier in (λ, y) at the point of the last `enter`.
 
-        Its entry for λ^r_ij and λ^s_uv is 2 ζ^r_ij ζ^s_uv ⟨P^s, T⟩ with T = G_ui P^r G_jv + G_uj P^rᵀ G_iv, which takes
-        p m² numbers for every two pairs.
+        With G = F⁻¹, the entry for λ^r_ij and λ^s_uv is 2 ζ^r_ij ζ^s_uv ⟨P^s, T⟩, T = G_ui P^r G_jv + G_uj P^rᵀ G_iv.
+        The matrices T of all r take p m² numbers for one (i, j) and (u, v).
         """
         n, p, labels = self.task.n, self.task.p, self.task.labels.astype(np.float64)
         exact, patterns = self._inverse(), self.patterns()
@@ -342,9 +345,9 @@ class _Barrier:
 
 
 class _PairBarrier(_Barrier):
-    """The barrier for n = 2, where y_1 = y_2 = y: −ln det F = −Σ ln(y² − σ²) over the singular values σ of M.
+    """Barrier for n = 2, where y_1 = y_2 = y: −ln det F = −Σ ln(y² − σ²) over the singular values σ of M.
 
-    The eigenvalues of F are y ∓ σ. The computation in the singular bases of M takes half of the products.
+    The eigenvalues of F are y ± σ. Computing in the singular bases of M takes half as many matrix products.
     """
 
     price = 1.0
@@ -367,10 +370,10 @@ class _PairBarrier(_Barrier):
         return np.append(self.task.labels[:, 0] * slopes, -float((1 / self.low + 1 / self.high).sum()))
 
     def hessian(self) -> Array:
-        """Return the Hessian in (λ, y).
+        """Return the Hessian of the barrier in (λ, y) at the point of the last `enter`.
 
-        In the singular bases, D = UᵀPV has the symmetric part A and the antisymmetric part K, and the entry of two
-        patterns is Σ αAA' + βKK'.
+        With M = U diag(σ) Vᵀ, let A and K be the symmetric and antisymmetric parts of D = UᵀPV. The entry of two
+        patterns is Σ αAA' + βKK' (elementwise products, with `alpha` and `beta` below) times both labels.
         """
         patterns, p, labels = self.patterns(), self.task.p, self.task.labels[:, 0].astype(np.float64)
         low, high, dtype = self.low, self.high, patterns.dtype

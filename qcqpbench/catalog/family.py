@@ -1,4 +1,4 @@
-"""The contract of problem families: parameters and a seed make a problem, the same bits on every machine."""
+"""Base classes of problem families, whose parameters and seed determine a problem bit for bit on every machine."""
 
 import math
 from abc import ABC, abstractmethod
@@ -14,20 +14,20 @@ from qcqpbench.problem.qcqp import QCQP
 
 from .spec import Parametrized
 
-# One terabyte.
+# 1 TiB of float64 numbers.
 _MAX_NUMBERS = 1 << 37
 
 
 class Family(Parametrized, ABC):
-    """A problem family: a frozen dataclass in its own file in ``problems/``, whose fields are its parameters.
+    """Base class of problem families: frozen dataclasses, each in its own file in ``problems/``.
 
-    The parameters and the seed determine the problem, bit for bit. Random numbers come from `qcqpbench.rng`, one stream
-    per axis.
+    The fields are the parameters of the family. The parameters and the seed determine the
+    problem, bit for bit. Random numbers come from `qcqpbench.rng`, one stream per axis.
 
     Attributes
     ----------
     name
-        The name of the file.
+        Name of the family, the same as that of its file.
     stored
         Whether the family reads its problems from files, which may change.
 
@@ -49,18 +49,18 @@ class Family(Parametrized, ABC):
     stored: ClassVar[bool] = False
 
     def members(self) -> list["Family"]:
-        """Return the problems that the spec stands for in a suite, one family each; by default the family itself."""
+        """Return one family for each problem that the spec denotes in a suite; by default only this family."""
         return [self]
 
     @abstractmethod
     def generate(self) -> MaxMargin | QCQP:
-        """Return the problem."""
+        """Generate the problem that the parameters determine."""
 
 
 class TaskFamily(Family):
-    """A family of max-margin tasks: p patterns of m inputs, labels for the pairs of n outputs.
+    """Base class of families of max-margin tasks: p patterns of m inputs, with labels for the pairs of n outputs.
 
-    A dataclass derived from it declares these fields.
+    Derived dataclasses must declare these fields.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class TaskFamily(Family):
         self.pattern_count()
 
     def pattern_count(self) -> int:
-        """Return the number of patterns, p or round(load · n · m)."""
+        """Return the number of patterns, `p` or round(load · n · m)."""
         pairs = self.n * (self.n - 1) // 2
         return pattern_count(self.load, self.p, self.n * self.m, self.m**2 + pairs)
 
@@ -99,16 +99,16 @@ class TaskFamily(Family):
 
 
 def pattern_count(load: float | None, p: int | None, synapses: int, pattern_size: int) -> int:
-    """Return the number of patterns, p or round(load · synapses).
+    """Return the number of patterns, `p` or round(load · synapses).
 
     Parameters
     ----------
     load, p
-        Patterns per synapse, or patterns; exactly one of them.
+        Number of patterns per synapse, or number of patterns; exactly one must be given.
     synapses
         Number of synapses, n·m.
     pattern_size
-        Numbers in a pattern and its labels, to refuse a size that no machine holds.
+        Number of entries of a pattern and its labels, to reject problems of 1 TiB or more.
 
     Raises
     ------
@@ -137,7 +137,7 @@ def _count(load: float | None, p: int | None, synapses: int) -> int:
 
 
 def allocate(*shape: int) -> NDArray[np.float64]:
-    """Return an array to fill; raise QcqpbenchError if it does not fit into memory."""
+    """Return an uninitialized float64 array of the given shape; raise QcqpbenchError if memory does not suffice."""
     try:
         return np.empty(shape)
     except (MemoryError, ValueError):

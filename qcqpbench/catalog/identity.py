@@ -1,12 +1,12 @@
-"""The identity of a solver's code: a hash of the source files it runs, found without importing them.
+"""Identity of a solver's code: a hash of its source files, which are located without importing them.
 
-A solver that comes with qcqpbench runs its own module and the modules of ``qcqpbench.solvers`` that it imports,
-directly or through each other, and `qcqpbench.catalog.certificate` where it imports that.
+The source of a solver that is shipped with qcqpbench is its own module, the modules of ``qcqpbench.solvers`` that it
+imports directly or indirectly, and `qcqpbench.catalog.certificate` if one of these modules imports it.
 
-A plug-in runs the source files that its installed distribution records. Without such a record (a checkout, an editable
-install, a script) it runs the source files of its top-level package or module, and those of the top-level modules
-beside it that it imports. Modules that belong to other distributions do not count: `Solver.version` names their
-versions.
+The source of a plug-in is the source files that its installed distribution records. Without such a record (a checkout,
+an editable install, a script), it is the source files of the top-level package or module, and those of the top-level
+modules in the same folder that the plug-in imports. Modules of other distributions do not count: `Solver.version` gives
+their versions.
 
 Source files have one of `_SOURCE_SUFFIXES`. Other files do not count, because a run may write caches and data into the
 folder of a package.
@@ -37,7 +37,7 @@ _SOURCE_SUFFIXES = {
 
 @cache
 def source_hash(module: str) -> str:
-    """Return a hash of the source that a solver defined in `module` runs; "unknown" if there are no files."""
+    """Return a hash of the source files of a solver defined in `module`; "unknown" if there are none."""
     if module.startswith(f"{_SHIPPED}."):
         files: Mapping[str, Path] = dict(_reach(module, _find_file, _is_solver_code))
     else:
@@ -58,7 +58,7 @@ def _is_solver_code(module: str) -> bool:
 def _reach(
     module: str, locate: Callable[[str], Path | None], follow: Callable[[str], bool]
 ) -> Iterator[tuple[str, Path]]:
-    """Yield (name, file) of a module and of all modules that it imports, directly or not, and that `follow` accepts."""
+    """Yield (name, file) of `module` and of the modules accepted by `follow` that it imports, directly or not."""
     seen: set[str] = set()
     waiting = [module]
     while waiting:
@@ -71,7 +71,7 @@ def _reach(
 
 
 def _imports(module: str, path: Path) -> Iterator[str]:
-    """Yield the names that a module imports; those imported from a module may be modules or not."""
+    """Yield the names that `module` imports; ``from a import b`` yields ``a`` and ``a.b``, a module or not."""
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError):
@@ -89,9 +89,9 @@ def _imports(module: str, path: Path) -> Iterator[str]:
 
 
 def _recorded_files(module: str) -> dict[str, Path]:
-    """Return the source files that the distribution of a module records, by name; none if it does not record them.
+    """Return the source files that the distribution of `module` records, by name; empty if `module` is not one of them.
 
-    An editable install records only what leads to the checkout.
+    An editable install, for example, records only a reference to the checkout.
     """
     top = module.partition(".")[0]
     files = {
@@ -106,7 +106,7 @@ def _recorded_files(module: str) -> dict[str, Path]:
 
 
 def _plugin_files(module: str) -> dict[str, Path]:
-    """Return the source files of a module's top-level package, and of the modules beside it that it imports."""
+    """Return the source files of the top-level package of `module` and of the imported modules beside it, by name."""
     top = module.partition(".")[0]
     distributions = _distributions(tuple(sys.path))
     folders = _folders(top)
@@ -125,7 +125,7 @@ def _plugin_files(module: str) -> dict[str, Path]:
 
 
 def _top_level_files(top: str) -> dict[str, Path]:
-    """Return the source files of a top-level package or module by name."""
+    """Return the source files of the top-level package or module `top`, by name."""
     spec = _find(top)
     if spec is None or spec.submodule_search_locations is None:
         file = _locate(top)
@@ -141,7 +141,7 @@ def _top_level_files(top: str) -> dict[str, Path]:
 
 
 def _folders(top: str) -> set[Path]:
-    """Return the folders that hold a top-level package or module."""
+    """Return the parent folders of the top-level package or module `top`."""
     spec, file = _find(top), _locate(top)
     places: Iterable[str | Path] = () if file is None else (file,)
     if spec is not None and spec.submodule_search_locations is not None:
@@ -150,7 +150,7 @@ def _folders(top: str) -> set[Path]:
 
 
 def _locate(module: str) -> Path | None:
-    """Return the file of a module; unlike `importlib.util.find_spec`, do not import the packages that hold it."""
+    """Return the file of `module` without importing its parent packages, unlike `importlib.util.find_spec`."""
     top, *parts = module.split(".")
     if top == "__main__":
         main = getattr(sys.modules[top], "__file__", None)
@@ -184,5 +184,5 @@ def _is_source(path: Path) -> bool:
 
 @cache
 def _distributions(_path: tuple[str, ...]) -> Mapping[str, list[str]]:
-    """Return the distributions that provide each top-level module, looked up once for each import path."""
+    """Return the distributions that provide each top-level module, cached for each import path `_path`."""
     return importlib.metadata.packages_distributions()

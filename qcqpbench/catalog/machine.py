@@ -1,4 +1,4 @@
-"""Facts about the machine and the software that produce results, without names of persons or hosts."""
+"""Description of the hardware and software that produce results, without user or host names."""
 
 import contextlib
 import ctypes
@@ -22,22 +22,26 @@ _THREAD_VARIABLES = re.compile(
 
 @dataclass(frozen=True)
 class Machine:
-    """Facts about a machine; an unknown one is None.
+    """Hardware and software of a machine; unknown values are None.
 
     Parameters
     ----------
+    cpu, physical_cores, logical_cores, memory_bytes
+        Model of the processor, numbers of its cores, and size of the memory.
     usable_cores
         Number of cores that this process may run on.
     governor
         The governor of the CPU frequency.
+    system, kernel, blas, blas_version, python, qcqpbench
+        Name of the operating system, release of its kernel, and versions of the software.
     blas_threads
-        Threads of NumPy's BLAS in this process; a run uses those of its job.
+        Number of threads of NumPy's BLAS in this process; a run uses the number of its job instead.
     commit, dirty
         The commit of the checkout that the package runs from, and whether tracked files differ from it.
     packages
-        The version of each package that a solver needs, by name; None if it is missing.
+        Installed version of each package that a solver needs, by name; None if the package is missing.
     thread_variables
-        Environment variables that set the threads of BLAS and OpenMP.
+        Values of the environment variables that control the threads of BLAS and OpenMP, by name.
     """
 
     cpu: str
@@ -60,7 +64,7 @@ class Machine:
 
 
 def machine() -> Machine:
-    """Return the facts about the machine that this process runs on."""
+    """Return the description of the machine that this process runs on."""
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     commit, dirty = _commit(Path(__file__).parents[1])
     affinity = getattr(os, "sched_getaffinity", None)
@@ -88,7 +92,7 @@ def machine() -> Machine:
 
 
 def _text(path: str) -> str:
-    """Return the text of a file; empty if it cannot be read."""
+    """Return the text of the file at `path`; empty if it cannot be read."""
     try:
         return Path(path).read_text(errors="replace")
     except OSError:
@@ -119,7 +123,7 @@ def _system() -> str:
 
 
 def _blas_threads() -> int | None:
-    """Return the threads of the OpenBLAS that NumPy has loaded; None for other libraries."""
+    """Return the number of threads of the loaded OpenBLAS library, preferably NumPy's; None if there is none."""
     loaded = sorted(set(re.findall(r"(/\S*openblas\S*)$", _text("/proc/self/maps"), re.MULTILINE)))
     for path in sorted(loaded, key=lambda path: "numpy" not in path):
         library = ctypes.CDLL(path)
@@ -147,7 +151,7 @@ def _version(package: str) -> str | None:
 
 
 def _commit(folder: Path) -> tuple[str | None, bool | None]:
-    """Return the commit of the checkout that holds a folder's __init__.py, and whether tracked files differ from it."""
+    """Return the commit of the checkout that tracks `folder`/__init__.py, and whether tracked files differ from it."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     git = functools.partial(
         subprocess.run, cwd=folder, env=environment, capture_output=True, text=True, timeout=20, check=True

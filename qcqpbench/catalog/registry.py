@@ -1,8 +1,8 @@
-"""Names → classes: the files of ``problems/`` and ``solvers/``, and the entry points of other packages.
+"""Lookup of problem families and solvers by name: shipped modules, and plug-ins from entry points of other packages.
 
-An entry point's name is the name of the solver or family it leads to, so a plug-in is imported only when its name is
-used. Importing a plug-in runs its code: the driver, the verifier and `verify` never do it, and ask
-`qcqpbench.run.isolation.description` for facts instead.
+An entry point has the name of its solver or family, so that a plug-in is imported only when its name is used. Importing
+a plug-in runs its code. Therefore the driver, the verifier and `verify` never import plug-ins, and get facts about them
+from `qcqpbench.run.isolation.description`.
 """
 
 import importlib
@@ -30,10 +30,18 @@ _FAMILIES, _SOLVERS = "qcqpbench.problems", "qcqpbench.solvers"
 
 @dataclass(frozen=True)
 class FamilyFacts:
-    """Plain facts about a problem family: what a process knows of it that does not run its code.
+    """Facts about a problem family, for processes that do not run its code.
 
-    about    the docstring of its module
-    stored   whether it reads its problems from files
+    Attributes
+    ----------
+    name
+        Name of the family.
+    about
+        Docstring of the module of the family.
+    stored
+        Whether the family reads its problems from files.
+    parameters
+        Parameters of the family.
     """
 
     name: str
@@ -44,50 +52,50 @@ class FamilyFacts:
 
 @dataclass(frozen=True)
 class ProblemFacts:
-    """The spec of a problem with all its parameters, and their values."""
+    """Spec of a problem with all parameters that are not None written out, and the values of these parameters."""
 
     spec: str
     parameters: Mapping[str, str | float | bool | None]
 
 
 def describe_family(name: str) -> FamilyFacts:
-    """Return the facts about a problem family."""
+    """Return the facts about the problem family `name`."""
     kind = family_class(name)
     about = (sys.modules[kind.__module__].__doc__ or "").strip()
     return FamilyFacts(kind.name, about, kind.stored, describe_parameters(kind))
 
 
 def describe_members(spec: str) -> tuple[ProblemFacts, ...]:
-    """Return the facts about the problems that a spec stands for in a suite."""
+    """Return the facts about each problem that `spec` denotes in a suite."""
     return tuple(ProblemFacts(member.spec, member.parameters) for member in family(spec).members())
 
 
 def family(spec: str) -> Family:
-    """Return the problem family of a spec, with its parameters set."""
+    """Return the problem family that `spec` denotes, with its parameters set."""
     name, parameters = parse(spec)
     return configure(family_class(name), parameters)
 
 
 def solver(spec: str) -> Solver:
-    """Return the solver of a spec, such as ``ipopt[formulation=min_norm]``, with its parameters set."""
+    """Return the solver that `spec` denotes, such as ``ipopt[formulation=min_norm]``, with its parameters set."""
     name, parameters = parse(spec)
     return configure(solver_class(name), parameters)
 
 
 def family_class(name: str) -> type[Family]:
-    """Return the class of a problem family."""
+    """Return the class of the problem family `name`."""
     kind: type[Family] = _class(_FAMILIES, Family, name, "problem")
     return kind
 
 
 def solver_class(name: str) -> type[Solver]:
-    """Return the class of a solver."""
+    """Return the class of the solver `name`."""
     kind: type[Solver] = _class(_SOLVERS, Solver, name, "solver")
     return kind
 
 
 def problem(spec: str) -> MaxMargin | QCQP:
-    """Make the problem of a spec. A plug-in's family is imported in this process.
+    """Generate the problem that `spec` denotes. The family of a plug-in is imported into this process.
 
     Parameters
     ----------
@@ -97,7 +105,7 @@ def problem(spec: str) -> MaxMargin | QCQP:
     Returns
     -------
     MaxMargin or QCQP
-        The problem; its metadata has the best known value, if there is one.
+        The problem; its metadata contains the best known value if the shipped list has one.
 
     Raises
     ------
@@ -108,17 +116,17 @@ def problem(spec: str) -> MaxMargin | QCQP:
 
 
 def families() -> dict[str, type[Family]]:
-    """Return every problem family by name; plug-ins that cannot be loaded are left out with a warning."""
+    """Return all problem families by name; omit plug-ins that cannot be loaded, with a warning."""
     return _all(_FAMILIES, Family)
 
 
 def solvers() -> dict[str, type[Solver]]:
-    """Return every solver by name, also those whose packages are missing; imports all plug-ins."""
+    """Import all plug-ins, and return all solvers by name, including those whose packages are missing."""
     return _all(_SOLVERS, Solver)
 
 
 def shipped_solvers() -> dict[str, type[Solver]]:
-    """Return the solvers that come with qcqpbench, by name."""
+    """Return the solvers that are shipped with qcqpbench, by name."""
     return {name: _shipped(_SOLVERS, Solver, name) for name in _shipped_names(_SOLVERS)}
 
 
@@ -133,17 +141,17 @@ def solver_names() -> list[str]:
 
 
 def family_plugin(name: str) -> EntryPoint | None:
-    """Return the entry point of a problem family; None for those that come with qcqpbench."""
+    """Return the entry point of the problem family `name`; None if it is shipped with qcqpbench or unknown."""
     return None if name in _shipped_names(_FAMILIES) else _entry_points(_FAMILIES).get(name)
 
 
 def solver_plugin(name: str) -> EntryPoint | None:
-    """Return the entry point of a solver; None for those that come with qcqpbench."""
+    """Return the entry point of the solver `name`; None if it is shipped with qcqpbench or unknown."""
     return None if name in _shipped_names(_SOLVERS) else _entry_points(_SOLVERS).get(name)
 
 
 def _class(group: str, base: Any, name: str, kind: str) -> Any:
-    """Return the class of a name; raise an error that suggests the nearest one if it is unknown."""
+    """Return the class called `name` in a group; raise an error that suggests the nearest name if it is unknown."""
     if name in _shipped_names(group):
         return _shipped(group, base, name)
     entries = _entry_points(group)
@@ -153,7 +161,7 @@ def _class(group: str, base: Any, name: str, kind: str) -> Any:
 
 
 def _all(group: str, base: Any) -> dict[str, Any]:
-    """Return the classes of a group by name; plug-ins that cannot be loaded are left out with a warning."""
+    """Return the classes of a group by name; omit plug-ins that cannot be loaded, with a warning."""
     classes = {name: _shipped(group, base, name) for name in _shipped_names(group)}
     for name, entry in _entry_points(group).items():
         if name in classes:
@@ -162,7 +170,7 @@ def _all(group: str, base: Any) -> dict[str, Any]:
         try:
             classes[name] = _plugin(entry, base)
         except QcqpbenchError as error:
-            # The others must go on working without it.
+            # A plug-in that fails must not disable the others.
             warnings.warn(str(error), stacklevel=3)
     return dict(sorted(classes.items()))
 
@@ -175,7 +183,7 @@ def _shipped_names(group: str) -> tuple[str, ...]:
 
 @cache
 def _shipped(group: str, base: Any, name: str) -> Any:
-    """Return the one concrete class that a file of the package defines; it has the file's name."""
+    """Return the only concrete subclass of `base` in module `name` of package `group`; its `name` must be `name`."""
     module = importlib.import_module(f"{group}.{name}")
     classes = [kind for kind in vars(module).values() if _is_concrete(kind, base) and kind.__module__.endswith(name)]
     if [kind.name for kind in classes] != [name]:
@@ -189,13 +197,13 @@ def _entry_points(group: str) -> dict[str, EntryPoint]:
 
 @cache
 def _entry_points_on(group: str, _path: tuple[str, ...]) -> dict[str, EntryPoint]:
-    """Return the entry points of a group by name, read once for each import path."""
+    """Return the entry points of a group by name, cached for each import path `_path`."""
     return {entry.name: entry for entry in entry_points(group=group)}
 
 
 @cache
 def _plugin(entry: EntryPoint, base: Any) -> Any:
-    """Import the class of an entry point; raise an error if it is not what it must be."""
+    """Import the class of an entry point; raise an error unless it is a concrete `base` with the name of the entry."""
     where = f"the entry point {entry.name} = {entry.value} of {entry.group}"
     try:
         kind = entry.load()

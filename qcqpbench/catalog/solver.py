@@ -1,4 +1,4 @@
-"""The contract of solvers: one file in ``solvers/``, a frozen dataclass whose fields are its parameters."""
+"""Base classes of solver adapters, and the types of their inputs and results."""
 
 import importlib.metadata
 import importlib.util
@@ -28,7 +28,7 @@ _MAX_TRACE_POINTS = 1000
 
 
 def real_array(values: Any, name: str) -> Array:
-    """Return a float64 copy of an array; raise TypeError if it holds anything but real numbers."""
+    """Return `values` as a new float64 array; raise TypeError unless they are real numbers."""
     array = np.asarray(values)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers, got an array of type {array.dtype}")
@@ -37,22 +37,22 @@ def real_array(values: Any, name: str) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """The result of a run as the solver claims it. The suite re-evaluates every claim.
+    """Result of a run as claimed by the solver. The suite re-evaluates every claim.
 
     Parameters
     ----------
     x
-        The best point: x of a QCQP, W of a task; None if there is none.
+        The best point: x of a QCQP, W of a task; None if no point was found.
     termination
         The reason why the solver stopped.
     objective
-        The claimed objective (of a task: the margin) of x.
+        The claimed objective of x; for a task, the margin.
     bound
-        A bound on the objective of every point that the solver claims to have proved.
+        Bound on the objective of all feasible points, which the solver claims to have proved.
     iterations
         Number of iterations.
     multipliers
-        Of a task: multipliers λ ≥ 0 of the stabilities, shape (p, N), which sum to one.
+        For a task: multipliers λ ≥ 0 of the stabilities, shape (p, N), which sum to one.
     message
         The message of the solver.
     details
@@ -76,10 +76,10 @@ class RunCallbacks:
         """Handle the start of the solver, after the problem is built."""
 
     def reported(self, trace: list[tuple[float, Array]]) -> None:
-        """Handle a new reported point, the last of these (seconds, point)."""
+        """Handle a newly reported point, the last (seconds, point) of `trace`."""
 
     def left(self) -> None:
-        """Handle the end of the solver, which has returned or raised."""
+        """Handle the end of the solver, whether it returned or raised."""
 
 
 class Budget:
@@ -88,9 +88,9 @@ class Budget:
     Parameters
     ----------
     time_limit
-        Seconds.
+        Time limit in seconds.
     threads
-        BLAS and OpenMP threads.
+        Number of BLAS and OpenMP threads.
     callbacks
         Callbacks for the progress of the run.
     shape
@@ -117,7 +117,7 @@ class Budget:
         self._entry = time.perf_counter()
 
     def seconds(self) -> float:
-        """Return the seconds since the start."""
+        """Return the seconds since construction."""
         return time.perf_counter() - self._entry
 
     def remaining(self) -> float:
@@ -129,10 +129,10 @@ class Budget:
         return self.seconds() >= self.time_limit
 
     def report(self, x: Array) -> None:
-        """Record an intermediate point with its time, for plots of the margin against time.
+        """Record the intermediate point `x` with the current time, for plots of the margin against time.
 
-        A run that is killed at a limit gets the best of its last points. A value that is no array of real numbers of
-        the required shape is ignored.
+        If the run is killed at a limit, the best of its last points becomes its result. An `x` that is not an array of
+        real numbers of the required shape is ignored.
         """
         try:
             point = real_array(x, "a reported point")
@@ -146,7 +146,7 @@ class Budget:
         self._callbacks.reported(self.trace)
 
     def _thin(self) -> None:
-        """Keep at most half of the points, evenly in log(seconds), with the first and the last."""
+        """Remove about half of the points of the trace, evenly in log(seconds); keep the first and the last."""
         seconds = np.maximum([seconds for seconds, _ in self.trace], 1e-6)
         even = np.searchsorted(seconds, np.geomspace(seconds[0], seconds[-1], _MAX_TRACE_POINTS // 2 - 1))
         self.trace = [self.trace[k] for k in sorted({0, *even.tolist(), len(self.trace) - 1}) if k < len(self.trace)]
@@ -157,28 +157,29 @@ RunFunction = Callable[[Array, Budget], Solution]
 
 @dataclass(frozen=True)
 class Solver(Parametrized, ABC):
-    """A solver adapter. Derive from `QCQPSolver` or `TaskSolver`, and declare the parameters as dataclass fields.
+    """Base class of solver adapters.
 
-    Parameters that are numbers must be positive; a ``seed`` may be 0.
+    Derive from `QCQPSolver` or `TaskSolver`, and declare the parameters as dataclass fields. Numeric parameters must be
+    positive; only a ``seed`` may be 0.
 
     Attributes
     ----------
     name
-        The name of the file.
+        Name of the solver, the same as that of its file.
     drives
         The package and method that the adapter calls.
     accepts
-        The class of problems that it accepts.
+        The class of problems that the solver accepts.
     scope
-        The kind of answer that it gives.
+        The kind of answer that the solver gives.
     requires
-        Modules to import beyond numpy and scipy, which have the names of their packages.
+        Modules that the adapter imports besides numpy and scipy; each has the name of its package.
     extra
-        The extra of ``pip install qcqpbench[extra]`` that installs them.
+        The extra of ``pip install qcqpbench[extra]`` that installs the required packages.
     citation
         The publication of the method.
     tolerance
-        Largest violation of a constraint in the conformance test, relative to max(1, |bound|). The points of runs are
+        Largest constraint violation in the conformance test, relative to max(1, |bound|). The points of runs are
         verified with the tolerance of the suite instead.
     accuracy
         Largest error of the objective at a known optimum in the conformance test, relative to max(1, |optimum|).
@@ -206,7 +207,7 @@ class Solver(Parametrized, ABC):
 
     @abstractmethod
     def build(self, problem: Any) -> RunFunction:
-        """Prepare a problem, which is timed separately from the run.
+        """Prepare `problem` and return a function that runs the solver on it; the two are timed separately.
 
         Packages other than numpy and scipy are imported here or in the returned function, never at the top of the file.
 
@@ -224,7 +225,10 @@ class Solver(Parametrized, ABC):
         """
 
     def availability(self) -> tuple[Availability, str]:
-        """Return whether the solver can run here, and if not, the reason and a remedy; imports nothing."""
+        """Return the availability of the solver on this machine, and the reason and a remedy if it cannot run.
+
+        No required package is imported.
+        """
         missing = [module for module in self.requires if importlib.util.find_spec(module) is None]
         if missing:
             return Availability.NOT_INSTALLED, f"{', '.join(missing)} missing: {self.install_command}"
@@ -232,7 +236,7 @@ class Solver(Parametrized, ABC):
 
     @property
     def install_command(self) -> str:
-        """The command that installs the required packages."""
+        """Command that installs the required packages."""
         return f"pip install 'qcqpbench[{self.extra}]'" if self.extra else f"pip install {' '.join(self.requires)}"
 
     def version(self) -> str:
@@ -241,11 +245,11 @@ class Solver(Parametrized, ABC):
         return ", ".join([*_plugin_version(type(self).__module__, tuple(sys.path)), *versions])
 
     def identity(self) -> str:
-        """Return the versions and a hash of the source that the solver runs, so that changed code is another solver."""
+        """Return the versions of the packages and a hash of the source, so that changed code is another solver."""
         return f"{self.version()}, source {source_hash(type(self).__module__)}"
 
     def facts(self) -> "SolverFacts":
-        """Return the facts that are needed to run the solver and to verify its points."""
+        """Return the facts that other processes need to run the solver and to verify its points."""
         status, reason = self.availability()
         return SolverFacts(
             name=self.name,
@@ -273,17 +277,17 @@ class SolverFacts:
     name, drives, citation, scope, tolerance, accuracy
         As in `Solver`.
     spec
-        The spec with every parameter that is set.
+        The spec with all parameters that are not None written out.
     version
-        The versions of its packages and a hash of its source.
+        The versions of the packages and a hash of the source, as `Solver.identity` returns them.
     takes_qcqps
-        Whether it accepts general QCQPs, or max-margin tasks only.
+        Whether the solver accepts general QCQPs, or max-margin tasks only.
     formulation
-        The formulation in which it gets tasks; None if it gets the tasks themselves.
+        The formulation in which the solver gets tasks; None if it gets the tasks themselves.
     availability, reason
-        Whether it can run here, and the reason if it cannot.
+        Availability of the solver on this machine, and the reason if it cannot run.
     parameters
-        Its parameters.
+        Parameters of the solver.
     """
 
     name: str
@@ -311,9 +315,9 @@ def _version(module: str) -> str:
 
 @cache
 def _plugin_version(module: str, _path: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the name and version of the distribution whose entry point names a module, if there is one.
+    """Return the name and version of the distribution whose entry point refers to `module`; empty if there is none.
 
-    The result is cached for each import path.
+    The result is cached for each import path `_path`.
     """
     entries = importlib.metadata.entry_points(group="qcqpbench.solvers")
     owners = [entry.dist for entry in entries if entry.module == module and entry.dist is not None]
@@ -322,7 +326,7 @@ def _plugin_version(module: str, _path: tuple[str, ...]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class QCQPSolver(Solver):
-    """A solver of general QCQPs.
+    """Base class of adapters for solvers of general QCQPs.
 
     Parameters
     ----------
@@ -340,7 +344,7 @@ class QCQPSolver(Solver):
 
 @dataclass(frozen=True)
 class TaskSolver(Solver):
-    """A solver of max-margin tasks only.
+    """Base class of adapters for solvers of max-margin tasks only.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The spec of a problem or solver, ``name[parameter=value,…]``, the same everywhere.
+"""Specs of problems and solvers, ``name[parameter=value,…]``: parsing, writing and conversion of values.
 
 Parameters are the fields of a frozen dataclass, with values of their annotated types (int, float, bool, str, Literal,
 ``X | None``). A value that holds a comma, a bracket or a quote is enclosed in double quotes, where ``""`` is a quote.
@@ -43,13 +43,13 @@ def parse(text: str) -> tuple[str, dict[str, str]]:
 
 
 def spell(name: str, parameters: dict[str, Any]) -> str:
-    """Return the spec of a name and parameters, inverse to `parse`; floats read back exactly."""
+    """Return the spec of `name` and `parameters`, the inverse of `parse`; floats are written exactly."""
     inside = ",".join(f"{key}={_write(value)}" for key, value in parameters.items())
     return f"{name}[{inside}]" if inside else name
 
 
 class Parametrized:
-    """A frozen dataclass whose fields are its parameters, checked against their annotations at construction."""
+    """Base class of frozen dataclasses whose fields are parameters, converted to their annotated types."""
 
     def __post_init__(self) -> None:
         for field, hint in parameters_of(type(self)):
@@ -64,12 +64,12 @@ class Parametrized:
 
     @property
     def spec(self) -> str:
-        """The spec with every parameter that is not None: it makes the same object if defaults change."""
+        """The spec with all parameters that are not None written out, so that it is independent of the defaults."""
         return spell(_name(type(self)), self.parameters)
 
 
 def parameters_of(kind: type) -> list[tuple[dataclasses.Field[Any], Any]]:
-    """Return (field, annotation) of each parameter of a Parametrized class."""
+    """Return (field, annotation) for each parameter of the Parametrized class `kind`."""
     hints = _hints(kind)
     return [(field, hints[field.name]) for field in dataclasses.fields(kind)]
 
@@ -80,7 +80,7 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 def configure(kind: type[T], parameters: dict[str, Any]) -> T:
-    """Return an object of a Parametrized class from parameters given as text or as values."""
+    """Return an instance of the Parametrized class `kind` from parameters given as text or as values."""
     allowed = [field.name for field, _ in parameters_of(kind)]
     for key in parameters:
         if key not in allowed:
@@ -89,7 +89,7 @@ def configure(kind: type[T], parameters: dict[str, Any]) -> T:
 
 
 def describe(hint: Any) -> str:
-    """Return an annotation in words, for listings and errors."""
+    """Return a type annotation in words, for listings and error messages."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return " or ".join(describe(part) for part in typing.get_args(hint) if part is not types.NoneType)
     if typing.get_origin(hint) is Literal:
@@ -99,7 +99,7 @@ def describe(hint: Any) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class ParameterFacts:
-    """A parameter as listings show it: its name, its type in words, and its default, if it has one."""
+    """Name, type in words and default of a parameter, for listings; the default is None if there is none."""
 
     name: str
     type: str
@@ -107,7 +107,7 @@ class ParameterFacts:
 
 
 def describe_parameters(kind: type) -> tuple[ParameterFacts, ...]:
-    """Return the parameters of a Parametrized class for listings."""
+    """Return the facts about each parameter of the Parametrized class `kind`."""
     return tuple(
         ParameterFacts(
             field.name,
@@ -140,7 +140,7 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
 
 
 def _as(value: Any, hint: Any) -> Any:
-    """Return a value as the type of an annotation; raise some exception if it cannot be."""
+    """Convert `value` to the annotated type `hint`; raise an exception if the conversion fails."""
     if typing.get_origin(hint) is Literal:
         return next(choice for choice in typing.get_args(hint) if str(choice) == str(value))
     if hint is bool:

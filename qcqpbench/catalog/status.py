@@ -1,11 +1,11 @@
-"""Statuses of runs, points and solvers: enums whose members carry their message."""
+"""Status enums of runs, points and solvers; each member has a message that explains it."""
 
 from enum import Enum
 from typing import Self
 
 
 class _Status(Enum):
-    """An enum whose values are the spellings in rows and JSON, and whose `message` explains a member."""
+    """Base class of enums whose values are stored in rows and JSON, and whose members have a `message`."""
 
     message: str
 
@@ -20,12 +20,12 @@ class _Status(Enum):
 
     @classmethod
     def named(cls, value: str) -> Self:
-        """Return the member of a value; raise KeyError if there is none."""
+        """Return the member with this value; raise KeyError if there is none."""
         return {member.value: member for member in cls}[value]
 
 
 class Termination(_Status):
-    """The reason why a run ended, as claimed by the solver, or as observed by the suite if it could not report."""
+    """Reason why a run ended: claimed by the solver, or observed by the suite if the solver could not report."""
 
     OPTIMAL = "optimal", "the solver proved its point globally optimal"
     LOCALLY_OPTIMAL = "locally_optimal", "the solver's optimality conditions hold to its tolerance"
@@ -44,7 +44,7 @@ class Termination(_Status):
 
     @property
     def claims_a_solution(self) -> bool:
-        """True if the solver claims an optimal point."""
+        """True if the solver claims a globally or locally optimal point."""
         return self in (Termination.OPTIMAL, Termination.LOCALLY_OPTIMAL)
 
 

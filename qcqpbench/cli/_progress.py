@@ -1,4 +1,4 @@
-"""Progress of a run: a live view on a terminal, a line per run elsewhere, and the table that sums it up."""
+"""Display of progress: a live view on a terminal, one line per run elsewhere, and a table of the solvers."""
 
 import shutil
 import statistics
@@ -23,7 +23,10 @@ _EXPECTED_TERMINATIONS = (Termination.OPTIMAL, Termination.LOCALLY_OPTIMAL, Term
 
 
 class Tally:
-    """The runs of a solver in numbers. A run is solved by a feasible point, on a task by a positive margin."""
+    """Counts and times of a solver's runs.
+
+    A run counts as solved if its point is feasible or, on a max-margin task, if its margin is positive.
+    """
 
     def __init__(self) -> None:
         self.runs = self.solved = 0
@@ -31,7 +34,7 @@ class Tally:
         self.other_terminations: Counter[str] = Counter()
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """Count a row, which has the fields of an attempt."""
+        """Count a run, given a row or the fields of an `Attempt`."""
         margin, kappa_bar, seconds = row["margin"], row["kappa_bar"], row["solve_seconds"]
         self.runs += 1
         self.solved += str(row["point_status"]) == "feasible" if margin is None else margin > 0
@@ -43,7 +46,7 @@ class Tally:
             self.other_terminations[str(row["termination"])] += 1
 
     def cells(self) -> list[str]:
-        """Return the cells of the table's row, in the order of the headings."""
+        """Return the cells of the solver's line in the table, without its name."""
         kappa_bars = self.kappa_bars
         return [
             str(self.runs),
@@ -59,27 +62,27 @@ _HEADINGS = ["solver", "runs", "solved", "best", "mean", "median_s", "other_ends
 
 
 def table(tallies: Mapping[str, Tally]) -> list[str]:
-    """Return the lines of a table with a row for each solver; best and mean are of kappa_bar."""
+    """Return the lines of a table with one row per solver; the columns best and mean refer to κ̄."""
     return align([_HEADINGS, *([name, *tally.cells()] for name, tally in tallies.items())], left=(0, -1))
 
 
 class Progress:
-    """The view of a run; a context manager.
+    """Display of the progress of a suite, as a context manager.
 
     Parameters
     ----------
     title
-        The text in front of the counts.
+        Text in front of the counts.
     total
-        The largest possible number of runs, including those of earlier invocations.
+        Largest possible number of runs, including those of earlier invocations.
     names
-        Short names of problems and solvers, by their specs.
+        Short names of problems and solvers by spec.
     solvers
-        The short names of the solvers, in the order of the table.
+        Short names of the solvers, in the order of the table.
     running
-        A function that returns the runs under way.
+        Function that returns the active runs.
     stream
-        The stream to write to; standard error by default.
+        Output stream, by default standard error.
     """
 
     def __init__(
@@ -119,19 +122,19 @@ class Progress:
                 self._write("\x1b[?25h")
 
     def skip(self) -> None:
-        """Count a run that an earlier invocation has done."""
+        """Count a run that an earlier invocation completed."""
         self.earlier += 1
 
     def drop(self, count: int) -> None:
-        """Lower the total by a number of runs that will not take place."""
+        """Reduce the total by `count` runs that will not take place."""
         self.total -= count
 
     def tally(self, solver: str, row: Mapping[str, Any]) -> None:
-        """Count a row in the table, under the solver of this spec."""
+        """Count a row in the table line of the solver with this spec."""
         self.tallies[self._name(solver)].add(row)
 
     def add(self, outcome: Outcome) -> None:
-        """Count a run that has ended; print its line, unless the view is live."""
+        """Count a completed run; print a line about it unless the view is live."""
         attempt, name = outcome.attempt, self._name(outcome.job.solver)
         with self._lock:
             self.done += 1
@@ -148,14 +151,14 @@ class Progress:
             self._write(f"[{self.earlier + self.done}/{self.total}] {', '.join(filter(None, facts))}\n")
 
     def say(self, text: str) -> None:
-        """Print a line that stays above the live view."""
+        """Print a line of text above the live view."""
         with self._lock:
             self._erase()
             self._write(f"{text}\n")
 
     def _paint(self) -> None:
         while not self._over.wait(_FRAME_SECONDS):
-            # Outside the lock: on a cluster this call waits for the scheduler.
+            # Called without the lock, because on a cluster this call waits for the scheduler.
             running = self.running()
             with self._lock:
                 lines = self._lines(running)
@@ -164,7 +167,7 @@ class Progress:
                 self._drawn_lines = len(lines)
 
     def _lines(self, running: list[Running]) -> list[str]:
-        """Return the lines of a frame, cut to the size of the terminal."""
+        """Return the lines of the live view, truncated to the size of the terminal."""
         size = shutil.get_terminal_size()
         now = time.monotonic()
         longest = sorted(running, key=lambda run: run.since)[:_MAX_SHOWN_RUNS]

@@ -1,4 +1,4 @@
-"""The command best-known: the list of best known margins."""
+"""Command `best-known`: list, check and update the best known margins."""
 
 import argparse
 import json
@@ -104,7 +104,7 @@ def _update(options: argparse.Namespace) -> int:
 
 
 def _describe_change(before: Record | None, after: Record) -> str:
-    """Return the new values of a record, with the old ones if there are any."""
+    """Return a text with the changed values of a record, old and new."""
     if before is None:
         return f"new, margin {after.margin:.9g} ({after.solver}), bound {after.bound:.9g}"
     changes = []

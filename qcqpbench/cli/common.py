@@ -1,28 +1,28 @@
-"""Exit codes and the printing of tables, shared by all commands."""
+"""Exit codes and formatting of tables, shared by all commands."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
 
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 _MAX_SHOWN_CHARACTERS = 200
-# Rows are printed one by one, before the widths of the later ones are known.
+# Widths for tables whose rows are printed one by one, before the later ones are known.
 _MIN_CELL_CHARACTERS = 10
 _TERMINATION_CHARACTERS = 18
 
 
 def shown(text: str) -> str:
-    """Return text of a file in one line of limited length."""
+    """Return `text` on one line, truncated to _MAX_SHOWN_CHARACTERS."""
     line = " ".join(text.split())
     return line if len(line) <= _MAX_SHOWN_CHARACTERS else f"{line[:_MAX_SHOWN_CHARACTERS]}…"
 
 
 def rows_in_words(count: int) -> str:
-    """Return a number of rows with its noun."""
+    """Return the text "1 row" or "`count` rows"."""
     return f"{count} row{'' if count == 1 else 's'}"
 
 
 def cell(value: Any) -> str:
-    """Return the text of a table's cell: floats have five digits, None is empty."""
+    """Return the text of a table cell: floats with five significant digits, None as an empty text."""
     return "" if value is None else f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
@@ -32,16 +32,16 @@ def width(column: str) -> int:
 
 
 def align(rows: Sequence[Sequence[str]], left: Collection[int] = (0,), widths: Sequence[int] = ()) -> list[str]:
-    """Return the lines of a table.
+    """Return the lines of a table with aligned columns.
 
     Parameters
     ----------
     rows
-        The cells of each row, the headings among them.
+        Cells of each row, including the headings.
     left
-        Columns that are flush left; the others are flush right. -1 is the last one.
+        Indices of left-aligned columns; the others are right-aligned. Index -1 is the last column.
     widths
-        Least numbers of characters of the columns, for a table whose later rows are not known yet.
+        Minimum widths of the columns in characters, for a table whose later rows are not known yet.
     """
     columns = range(len(rows[0]))
     least = widths or [0 for _ in columns]

@@ -1,4 +1,4 @@
-"""The commands figures and study: the figures of the paper, and those of further studies."""
+"""Commands `figures` and `study`: draw the figures of the paper and of further studies."""
 
 import argparse
 from collections.abc import Mapping
@@ -71,7 +71,7 @@ def _draw(figures: Mapping[str, Figure], folder_name: str, options: argparse.Nam
     folder = Path(options.output or (f"{folder_name}-quick" if options.quick else folder_name))
     prepare(folder)
     results = Path(options.results or folder / "results.db")
-    # Figures of a study share a suite, so its rows are read once, by the function that returns the suite.
+    # Figures of a study share a suite. Its rows are read once, and kept under the function that returns the suite.
     rows_by_suite: dict[Any, list[Row]] = {None: []}
     for name in dict.fromkeys(options.names or figures):
         figure = figures[name]
@@ -86,7 +86,7 @@ def _draw(figures: Mapping[str, Figure], folder_name: str, options: argparse.Nam
 
 
 def _read_rows(results: Path, suite: Suite) -> list[Row]:
-    """Return the rows of a suite's runs; print how many are left out."""
+    """Return the rows of a suite's runs, and print the number of rows left out."""
     with Store(results) as store:
         rows = measured(store, suite)
         if count := count_replaced(store, suite):

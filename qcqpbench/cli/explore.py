@@ -1,4 +1,4 @@
-"""The commands list, theory and convert: the catalog, the predictions of theory, and problem files."""
+"""Commands `list`, `theory` and `convert`: show the catalog and predictions of theory, and write problem files."""
 
 import argparse
 import json
@@ -132,7 +132,7 @@ def _theory(options: argparse.Namespace) -> int:
 
 
 def _predictions(options: argparse.Namespace, m: int, n: int) -> dict[str, Any]:
-    """Return the columns of the table of theory's predictions."""
+    """Return the columns of the table of predictions by name."""
     for name, value in (("m", m), ("n", n)):
         require(value >= 1, f"{name} must be at least 1, got {value}")
     if options.kappa_bar:
@@ -169,7 +169,7 @@ def _convert(options: argparse.Namespace) -> int:
 
 
 def _summary(problem: MaxMargin | QCQP) -> str:
-    """Return the kind, the size and the id of a problem in one line."""
+    """Return one line with the type, size and id of a problem."""
     if isinstance(problem, MaxMargin):
         eigenvalue = f"{problem.smallest_eigenvalue:.6g}"
         sizes = {"p": problem.p, "m": problem.m, "n": problem.n, "smallest_eigenvalue": eigenvalue}

@@ -1,4 +1,4 @@
-"""The command line: parse the arguments, call the package, print."""
+"""Entry point of the command line."""
 
 import argparse
 import importlib
@@ -26,7 +26,7 @@ COMMANDS = {
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that raises an error instead of exiting."""
+    """Argument parser that raises QcqpbenchError instead of exiting."""
 
     def error(self, message: str) -> NoReturn:
         raise QcqpbenchError(f"{message} (see {self.prog} --help)")
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    """Return a parser for the command among the words, or for all commands if there is none."""
+    """Return a parser for the command in `words`, or for all commands if `words` contains none."""
     parser = _Parser(
         prog="qcqpbench", description="Benchmarks of QCQP solvers on problems whose answer theory predicts."
     )

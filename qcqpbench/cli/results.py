@@ -1,4 +1,4 @@
-"""The commands report, verify, merge, export and sysinfo: results files, and the machine they come from."""
+"""Commands `report`, `verify`, `merge`, `export` and `sysinfo` for results files and machine facts."""
 
 import argparse
 import json
@@ -65,7 +65,7 @@ def _report(options: argparse.Namespace) -> int:
     kind = markdown.KIND if form == "md" else html.KIND
     target = Path(options.output or f"report.{form}")
     if options.output != "-":
-        # Before the files are read, which may take minutes.
+        # Checked before the files are read, which may take minutes.
         check_target(target, kind)
     results = read(options.files)
     numbers = contents(results)
@@ -106,7 +106,7 @@ def _difference_in_words(difference: Difference, problem: str) -> str:
 def _merge(options: argparse.Namespace) -> int:
     counts = []
     for source in options.sources:
-        # All files first: a wrong name or an unreadable row must not leave half of them merged.
+        # All files are read first, so that a wrong name or an unreadable row does not leave half of them merged.
         with Store(source) as store:
             counts.append(sum(1 for _ in store.rows(all_rows=True)))
     with Store(options.output, write=True) as store:

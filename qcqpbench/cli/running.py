@@ -1,4 +1,4 @@
-"""The command run: a suite, on this machine or on a cluster, into a results file."""
+"""Command `run`: run a suite on this machine or on a cluster, and store the results in a file."""
 
 import argparse
 import os
@@ -86,7 +86,7 @@ def run_suite(
     force: bool = False,
     spellings: Mapping[str, str] | None = None,
 ) -> int:
-    """Run the jobs of a suite that a results file lacks, show the progress, and print a table of the solvers.
+    """Run the jobs of a suite that are not in a results file, show the progress, and print a table of the solvers.
 
     Parameters
     ----------
@@ -101,9 +101,9 @@ def run_suite(
     dask
         The address of a Dask scheduler, or ``local``; None for worker processes of this machine.
     force
-        Repeat the runs that are in the file.
+        If True, repeat the runs that are in the file.
     spellings
-        Names of solvers as the user wrote them, by their specs.
+        Names of solvers as the user wrote them, by spec.
 
     Returns
     -------
@@ -138,7 +138,7 @@ def run_suite(
 
 
 def _pool(suite: Suite, jobs: int | None, dask: str | None) -> Pool:
-    """Return the pool that runs the jobs, by default with as many simultaneous runs as the CPUs have room for."""
+    """Return the pool that runs the jobs, by default with as many simultaneous runs as CPUs divided by threads."""
     threads = max(entry.settings.threads for entry in suite.entries)
     jobs = max(1, _available_cpus() // threads) if jobs is None else jobs
     require(jobs >= 1, f"-j must be at least 1, got {jobs}")
@@ -160,7 +160,7 @@ def _jobs_to_run(suite: Suite, finished: Container[str], progress: Progress, ear
 
 
 def _store_outcomes(pool: Pool, jobs: Iterator[Job], store: Store, progress: Progress) -> int:
-    """Run the jobs, store and show each outcome, and return the number of those with a point."""
+    """Run the jobs, store and show each outcome, and return the number of outcomes with a point."""
     points = 0
     with progress, closing(pool.outcomes(jobs)) as outcomes:
         warnings.showwarning = lambda message, *_, **__: progress.say(f"qcqpbench: {message}")
@@ -172,7 +172,7 @@ def _store_outcomes(pool: Pool, jobs: Iterator[Job], store: Store, progress: Pro
 
 
 def _suite(options: argparse.Namespace) -> Suite:
-    """Return the suite, with the parts that the options replace."""
+    """Return the suite, with problems, solvers and settings replaced by those in `options`."""
     # Describing a plug-in's solver starts a process, so only the solvers that are to run are described.
     suite = load_suite(options.suite, [parse(spec)[0] for spec in options.solver] if options.solver else None)
     if options.problem:
@@ -198,7 +198,7 @@ def _suite(options: argparse.Namespace) -> Suite:
 
 
 def _entry(spec: str, suite: Suite) -> Entry:
-    """Return a solver with its settings in the suite; a solver that is not in it gets those of the first entry."""
+    """Return the suite's entry for the solver `spec`, or a new entry with the settings of the suite's first one."""
     facts = solver_facts(spec)
     for entry in suite.entries:
         if entry.solver.spec == facts.spec:

@@ -1,4 +1,4 @@
-"""The commands solve, certify and check: one problem or one solver at a time."""
+"""Commands `solve`, `certify` and `check` for a single problem or solver."""
 
 import argparse
 import itertools
@@ -91,7 +91,7 @@ def _solve(options: argparse.Namespace) -> int:
 
 
 def _columns(problem: MaxMargin | QCQP, solvers: Iterable[SolverFacts]) -> list[str]:
-    """Return the columns of the table: those that have a value for this problem and these solvers."""
+    """Return the names of the columns that can have values for this problem and these solvers."""
     values = ["margin", "kappa_bar", "kappa_bar_theory"] if isinstance(problem, MaxMargin) else ["objective"]
     if isinstance(problem, MaxMargin) and problem.held_out is not None:
         values.append("test_accuracy")

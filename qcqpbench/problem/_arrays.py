@@ -1,4 +1,4 @@
-"""Read-only arrays with a hash that is the same on every machine."""
+"""Read-only arrays, and a hash of arrays that is the same on every machine."""
 
 import hashlib
 from typing import Any
@@ -12,7 +12,7 @@ _BLOCK_ENTRIES = 1 << 16
 
 
 def locked(values: ArrayLike, dtype: Any, name: str) -> NDArray[Any]:
-    """Return a contiguous read-only array of the values: the values themselves if they are one, otherwise a copy."""
+    """Return `values` as a contiguous read-only array, copied unless they are one already."""
     if isinstance(values, np.ndarray) and values.dtype == dtype and values.flags.c_contiguous and _is_frozen(values):
         return values
     try:
@@ -25,7 +25,7 @@ def locked(values: ArrayLike, dtype: Any, name: str) -> NDArray[Any]:
 
 
 def _is_frozen(array: NDArray[Any]) -> bool:
-    """Return whether neither the array nor an array whose memory it shares can be written to."""
+    """Return whether `array` and all arrays that it is a view of are read-only."""
     owner: Any = array
     while isinstance(owner, np.ndarray) and not owner.flags.writeable:
         owner = owner.base
@@ -33,7 +33,10 @@ def _is_frozen(array: NDArray[Any]) -> bool:
 
 
 def digest(kind: str, *parts: Any) -> str:
-    """Return the sha256 of the parts: arrays as shape and little-endian bytes, others as text; -0.0 counts as 0.0."""
+    """Return the sha256 of `kind` and `parts`.
+
+    Arrays are hashed as shape and little-endian bytes, with −0.0 as 0.0; other parts are hashed as their repr.
+    """
     sha = hashlib.sha256(kind.encode())
     for part in parts:
         if isinstance(part, np.ndarray):

@@ -1,4 +1,4 @@
-"""Several quadratic functions at once: their assembly from terms, their values and derivatives."""
+"""Assembly, values and derivatives of several quadratic functions of the same variables."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,10 @@ Indices = NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class QuadraticFunctions:
-    """Some of the functions f_r of a QCQP, evaluated together."""
+    """Some of the functions f_r of a QCQP, evaluated together.
+
+    `products`, `quadratic` and `linear` are as in `QCQP`, with the rows of these functions only.
+    """
 
     products: Indices
     quadratic: sparse.csr_array
@@ -30,13 +33,13 @@ class QuadraticFunctions:
         return (self.quadratic @ products + self.linear @ x.T).T
 
     def derivatives(self, x: Vector) -> Vector:
-        """Return the first derivatives at x, in the order of `derivative`."""
+        """Return the first derivatives at `x` that are not always zero, in the order of `derivative`."""
         _, _, slope, offset = self.derivative
         return slope @ x + offset
 
     @cached_property
     def derivative(self) -> tuple[Indices, Indices, sparse.csr_array, Vector]:
-        """Rows and columns of all first derivatives that are not always zero, and the affine map from x to them.
+        """Rows and columns of the first derivatives that are not always zero, and their slopes and offsets in x.
 
         The entries are ordered by row, then column. One sparse product with x gives every gradient.
         """
@@ -57,14 +60,14 @@ class QuadraticFunctions:
 
 
 def row_range(matrix: sparse.csr_array, begin: int, end: int) -> sparse.csr_array:
-    """Return rows begin..end−1 of a matrix, which share its memory."""
+    """Return rows `begin` to `end` − 1 of `matrix` as a matrix that shares its data."""
     first, last = matrix.indptr[begin], matrix.indptr[end]
     parts = (matrix.data[first:last], matrix.indices[first:last], matrix.indptr[begin : end + 1] - first)
     return sparse.csr_array(parts, shape=(end - begin, matrix.shape[1]))
 
 
 def assemble_quadratic(terms: Sequence[ArrayLike], count: int, n: int) -> tuple[Indices, sparse.csr_array]:
-    """Return the products that occur in terms (rows, i, j, values) of `count` functions, and their coefficients."""
+    """Return the products in the terms (rows, i, j, values) of `count` functions, and the matrix of coefficients."""
     rows, i, j = (_integers(part, "index of quadratic") for part in terms[:3])
     _check_indices(rows, count, "row of a quadratic term")
     require(i.shape == j.shape == rows.shape, f"terms must have one length, got {rows.shape}, {i.shape}, {j.shape}")
@@ -79,7 +82,7 @@ def assemble_quadratic(terms: Sequence[ArrayLike], count: int, n: int) -> tuple[
 
 
 def assemble_linear(terms: Sequence[ArrayLike], count: int, n: int) -> sparse.csr_array:
-    """Return the coefficients of terms (rows, i, values) of `count` functions."""
+    """Return the matrix of coefficients of the linear terms (rows, i, values) of `count` functions."""
     rows, i = (_integers(part, "index of linear") for part in terms[:2])
     _check_indices(rows, count, "row of a linear term")
     _check_indices(i, n, "variable of a linear term")
@@ -102,7 +105,7 @@ def _check_indices(values: NDArray[np.int64], size: int, name: str) -> None:
 def _canonical(
     values: ArrayLike, rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[int, int]
 ) -> sparse.csr_array:
-    """Return the matrix of some entries in canonical form, without zeros; repeated entries are added up."""
+    """Return the matrix of the given entries in canonical form: duplicates are summed, zeros are removed."""
     data = locked(values, np.float64, "the coefficients").copy()
     require(
         data.shape == rows.shape == columns.shape,

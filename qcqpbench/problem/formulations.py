@@ -1,7 +1,7 @@
-"""Formulations of a max-margin task as a QCQP. Each encodes a task and a start, and decodes a point.
+"""Formulations of max-margin tasks as QCQPs, which encode a task and a start, and decode a point.
 
-The variables are the rows of W one after the other, w_1, …, w_n ∈ ℝᵐ. The constraints are first the stabilities, pair
-of outputs by pair of outputs and pattern by pattern, then the row lengths.
+The variables begin with the rows w_1, …, w_n ∈ ℝᵐ of W. The constraints are the stabilities, ordered by pair of outputs
+and then by pattern, followed by the row lengths.
 """
 
 from abc import ABC, abstractmethod
@@ -25,7 +25,7 @@ _CHUNK_BYTES = 1 << 21
 
 
 class Formulation(ABC):
-    """A way to write a `MaxMargin` task as a QCQP."""
+    """Base class of formulations of a `MaxMargin` task as a QCQP."""
 
     name: ClassVar[str]
 
@@ -35,18 +35,18 @@ class Formulation(ABC):
 
     @abstractmethod
     def encode_start(self, task: MaxMargin, W: ArrayLike) -> Array:
-        """Return the point x that represents W with unit rows; feasible if any point that represents it is."""
+        """Return the point x that represents W, scaled to unit rows; x is feasible if any representation of W is."""
 
     @abstractmethod
     def objective(self, margin: float) -> float:
-        """Return the best objective of a point with this margin; NaN if there is none."""
+        """Return the best objective of the points x with this margin; NaN if there are none."""
 
     @abstractmethod
     def margin(self, objective: float) -> float:
-        """Return the margin of an objective, inverse to `objective`; a bound becomes a bound on the margin."""
+        """Return the margin for an objective, the inverse of `objective`; a bound becomes a bound on the margin."""
 
     def decode(self, task: MaxMargin, x: ArrayLike) -> Array:
-        """Return the point W of the task, with unit rows, that x represents."""
+        """Return the point W of `task`, scaled to unit rows, that `x` represents."""
         x = np.asarray(x, dtype=np.float64)
         size = task.n * task.m
         require(
@@ -108,7 +108,7 @@ class MinNorm(Formulation):
 class Epigraph(Formulation):
     """The epigraph formulation: maximize t s.t. ζ^r_ij w_iᵀP^r w_j ≥ t and ‖w_i‖² = 1; t is the last variable.
 
-    It is always feasible, also for negative margins.
+    The problem is always feasible, even if all margins are negative.
     """
 
     name = "epigraph"
@@ -148,7 +148,7 @@ FORMULATIONS: dict[str, Formulation] = {item.name: item for item in (MinNorm(), 
 
 
 def formulation(name: str) -> Formulation:
-    """Return a formulation of max-margin tasks as QCQPs.
+    """Return the formulation of max-margin tasks as QCQPs called `name`.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def formulation(name: str) -> Formulation:
     Returns
     -------
     Formulation
-        Its `encode` makes a QCQP of a task, `encode_start` a point x of W, and `decode` W of x.
+        Its `encode` converts a task to a QCQP, `encode_start` converts W to x, and `decode` converts x to W.
 
     Raises
     ------
@@ -182,9 +182,9 @@ def _unit_weights(task: MaxMargin, W: ArrayLike) -> Array:
 
 
 def _quadratic(task: MaxMargin, objective: Array, lengths: Array) -> tuple[NDArray[np.int32], sparse.csr_array]:
-    """Return the products and the quadratic rows of a formulation: the objective, the stabilities, the lengths.
+    """Return the products and the quadratic coefficients of the objective, the stabilities and the row lengths.
 
-    The rows are written into the final arrays, chunk by chunk: coordinate format would need several times their memory.
+    The rows are written into the final arrays in chunks, because coordinate format needs several times the memory.
 
     Parameters
     ----------
@@ -206,13 +206,13 @@ def _quadratic(task: MaxMargin, objective: Array, lengths: Array) -> tuple[NDArr
 
 
 def _chunks(task: MaxMargin) -> Iterator[slice]:
-    """Yield slices of the patterns that hold _CHUNK_BYTES, or one pattern."""
+    """Return an iterator over slices of the patterns, each of at most `_CHUNK_BYTES` or of one pattern."""
     step = max(1, _CHUNK_BYTES // (8 * task.m**2))
     return (slice(begin, begin + step) for begin in range(0, task.p, step))
 
 
 def _count_entries(task: MaxMargin) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Return which entries (k, l) are not zero in some pattern, and the number of such entries of each pattern."""
+    """Return a mask of the entries (k, l) that are nonzero in any pattern, and the nonzero count of each pattern."""
     used = np.zeros((task.m, task.m), dtype=bool)
     counts = np.empty(task.p, dtype=np.int64)
     for chunk in _chunks(task):
@@ -223,9 +223,9 @@ def _count_entries(task: MaxMargin) -> tuple[NDArray[np.bool_], NDArray[np.int64
 
 
 def _number_products(used: NDArray[np.bool_], n: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return the products of variables, and a table of their numbers, −1 where there is none.
+    """Return the products of variables that occur, and a table of their indices, −1 for other products.
 
-    The table has a row for every w_j[l], with columns for every w_i[k], i < j, and for w_j[l] itself.
+    The row of w_j[l] in the table has the indices of its products with w_i[k], i < j, and with itself.
     """
     exists = np.kron(np.tri(n, k=-1, dtype=bool), used.T) | np.eye(n * len(used), dtype=bool)
     products = np.argwhere(exists).astype(np.int32)
@@ -241,7 +241,7 @@ def _fill_stabilities(
     indices: NDArray[np.int32],
     data: Array,
 ) -> None:
-    """Write the rows of the stabilities, pair of outputs by pair of outputs."""
+    """Write the rows of the stabilities into `indices` and `data`, ordered by pair of outputs, then by pattern."""
     m, pair_size = task.m, int(counts.sum())
     for chunk in _chunks(task):
         block = np.ascontiguousarray(task.patterns[chunk].transpose(0, 2, 1)).reshape(-1, m * m)
@@ -259,7 +259,7 @@ def _fill_stabilities(
 def _length_entries(
     rows: Array, diagonal: NDArray[np.int32], m: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], Array]:
-    """Return the entries of rows Σ_i rows[·, i] ‖w_i‖²: their count in each row, their columns and values."""
+    """Return the number of entries in each row of Σ_i rows[·, i] ‖w_i‖², and the columns and values of all entries."""
     nonzero = np.repeat(rows != 0, m, axis=1)
     columns = np.broadcast_to(diagonal, nonzero.shape)[nonzero]
     return np.count_nonzero(nonzero, axis=1), columns, np.repeat(rows, m, axis=1)[nonzero]

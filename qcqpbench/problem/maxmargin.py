@@ -1,4 +1,4 @@
-"""The max-margin task: given covariance patterns and labels, find the unit vectors of the largest margin."""
+"""Max-margin tasks: find unit vectors that classify labelled covariance patterns with the largest margin."""
 
 from dataclasses import InitVar, dataclass, field
 from functools import cached_property
@@ -30,7 +30,7 @@ class MaxMargin:
     labels
         ζ, shape (p, N) of ±1; the N = n(n−1)/2 columns are the pairs (0,1), (0,2), …, (n−2,n−1).
     scale
-        Unit of the rescaled margin κ̄ = κ / scale; √(f c²) for the ensemble of the paper.
+        Unit of the rescaled margin κ̄ = κ / scale; √(f c²) for the family ``covariance_perceptron``.
     metadata
         Origin and reference values.
     trusted
@@ -111,7 +111,7 @@ class MaxMargin:
 
     @cached_property
     def smallest_eigenvalue(self) -> float:
-        """Smallest eigenvalue of the symmetric parts of all patterns, negative if one of them is no covariance."""
+        """Smallest eigenvalue of the symmetric parts of all patterns, negative if a pattern is not a covariance."""
         from scipy.linalg import lapack  # noqa: PLC0415 (slow to import, rarely needed)
 
         smallest = np.inf
@@ -142,7 +142,7 @@ class MaxMargin:
         return self.stabilities(W).min(axis=(-2, -1))
 
     def kappa_bar(self, W: ArrayLike) -> Any:
-        """Return the rescaled margin κ̄ = κ / scale, which theory predicts."""
+        """Return the rescaled margin κ̄ = κ / scale, the quantity that theory predicts."""
         return self.margin(W) / self.scale
 
     def soft_margin(self, W: ArrayLike, eta: float) -> Any:
@@ -158,7 +158,7 @@ class MaxMargin:
 
     @staticmethod
     def soft_minimum(stabilities: Array, eta: float) -> tuple[Any, Array]:
-        """Return κ_η of stabilities (p, N) and their softmin weights, which sum to one; exp cannot overflow."""
+        """Return κ_η of `stabilities`, shape (p, N), and the softmin weights, which sum to one, without overflow."""
         require(eta > 0, f"eta must be positive, got {eta}")
         smallest = stabilities.min(axis=(-2, -1), keepdims=True)
         weights = np.exp(-eta * (stabilities - smallest))
@@ -190,7 +190,7 @@ class MaxMargin:
         """Return the share of held-out trials that W classifies correctly; None without held-out trials.
 
         Trials with the same labels form a class. A trial is assigned to the class whose labels ζ have the largest
-        Σ_{i<j} ζ_ij Q_ij; for n = 2 and two classes it is correct if ζQ > 0.
+        Σ_{i<j} ζ_ij Q_ij; for n = 2 and two classes, a trial is classified correctly if ζQ > 0.
         """
         if self.held_out is None:
             return None
@@ -208,7 +208,7 @@ class MaxMargin:
         return (W @ np.swapaxes(W, -1, -2))[..., i, j]
 
     def active(self, W: ArrayLike, tolerance: float = 1e-6) -> NDArray[np.bool_]:
-        """Return which stabilities are within tolerance · scale of the margin, shape (p, N)."""
+        """Return a mask of the stabilities within tolerance · scale of the margin, shape (p, N)."""
         stabilities = self.stabilities(W)
         smallest = stabilities.min(axis=(-2, -1), keepdims=True)
         return stabilities <= smallest + tolerance * self.scale

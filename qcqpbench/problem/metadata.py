@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class BestKnown:
-    """The best known objective (of a task: the margin), and the person or solver that found it."""
+    """Best known objective of a problem (for a task, the margin), and the person or solver that found it."""
 
     value: float
     source: str

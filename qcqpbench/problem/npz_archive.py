@@ -1,4 +1,4 @@
-"""Reading of the arrays in .npz files from untrusted sources: bounded in size, without executing anything."""
+"""Reading of .npz files from untrusted sources: the unpacked size is limited, and no code is executed."""
 
 import zipfile
 from collections.abc import Collection
@@ -12,7 +12,7 @@ from qcqpbench.errors import QcqpbenchError, require, system_reason
 
 
 def read_npz(path: Path, kind: str, max_bytes: int, names: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
-    """Read the arrays of an .npz file, or those of some names that it holds; pickled objects are refused.
+    """Read arrays of an .npz file by name; refuse pickled objects.
 
     Parameters
     ----------
@@ -21,9 +21,9 @@ def read_npz(path: Path, kind: str, max_bytes: int, names: Collection[str] | Non
     kind
         The kind of file with its article, for messages.
     max_bytes
-        Limit of the unpacked size, which a small file can make large.
+        Limit of the unpacked size; a small file can unpack to a very large one.
     names
-        The arrays to read; all by default.
+        Names of the arrays to read if the file has them; all by default.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The common problem format, a QCQP: one frozen value, all constraints in one sparse matrix."""
+"""Quadratically constrained quadratic problems (QCQPs), the common representation of problems."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ Indices = NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class QCQP:
-    """A quadratically constrained quadratic problem in x ∈ ℝⁿ. Make one with `from_matrices` or `from_terms`.
+    """A quadratically constrained quadratic problem in x ∈ ℝⁿ. Create one with `from_matrices` or `from_terms`.
 
         minimize or maximize   f_0(x)
         subject to             lower_r ≤ f_r(x) ≤ upper_r,   r = 1..c
@@ -30,8 +30,8 @@ class QCQP:
 
         f_r(x) = Σ_k quadratic[r, k] · x_i x_j + Σ_i linear[r, i] · x_i (+ constant for r = 0),   (i, j) = products[k]
 
-    An entry of ``quadratic`` is the coefficient of x_i x_j in the polynomial: no factor ½, nothing counted twice. This
-    form is unique, so that ``id`` does not depend on how a problem was made.
+    An entry of ``quadratic`` is the coefficient of x_i x_j in the polynomial, without a factor ½. This form is
+    unique, so that ``id`` does not depend on how a problem was constructed.
 
     Parameters
     ----------
@@ -51,14 +51,14 @@ class QCQP:
     start
         A starting point, shape (n,).
     variable_names, constraint_names
-        Names, all different.
+        Unique names of the variables and of the constraints.
     metadata
         Origin and reference values.
 
     Raises
     ------
     QcqpbenchError
-        If shapes disagree, the form is not the unique one, a coefficient is not finite, or a range is empty.
+        If shapes disagree, the matrices are not in canonical form, a coefficient is not finite, or a range is empty.
 
     Examples
     --------
@@ -143,16 +143,16 @@ class QCQP:
         x_upper: ArrayLike | None = None,
         **rest: Any,
     ) -> "QCQP":
-        """Make a problem from its terms, in any order; repeated terms are added up.
+        """Create a problem from its terms, in any order; repeated terms are summed.
 
         Parameters
         ----------
         variables
             Number n of variables.
         quadratic
-            Rows, i, j and values: each adds value · x_i x_j to f_row, where row 0 is the objective.
+            Arrays (rows, i, j, values); each entry adds value · x_i x_j to f_row, where row 0 is the objective.
         linear
-            Rows, i and values: each adds value · x_i to f_row.
+            Arrays (rows, i, values); each entry adds value · x_i to f_row.
         lower, upper
             Bounds of the constraints.
         constant, sense, x_lower, x_upper, **rest
@@ -161,7 +161,7 @@ class QCQP:
         Raises
         ------
         QcqpbenchError
-            If an index is out of range, or the terms make no problem.
+            If an index is out of range, or the arguments do not define a valid `QCQP`.
         """
         n = variables
         require(isinstance(n, int | np.integer) and n >= 0, f"variables must be a whole number, 0 or more, got {n!r}")
@@ -187,7 +187,7 @@ class QCQP:
         constraints: Sequence[tuple[ArrayLike | None, ArrayLike | None, float, float]] = (),
         **rest: Any,
     ) -> "QCQP":
-        """Make a problem from dense matrices, which need not be symmetric; None stands for zero.
+        """Create a problem from dense matrices, which need not be symmetric; None stands for zero.
 
         Parameters
         ----------
@@ -256,7 +256,7 @@ class QCQP:
         )
 
     def objective(self, x: ArrayLike) -> Any:
-        """Return f_0(x), or one value for each of a batch of points (b, n)."""
+        """Return f_0(x), or the values at a batch of points of shape (b, n), as shape (b,)."""
         return self._objective.values(self._point(x))[..., 0] + self.constant
 
     def values(self, x: ArrayLike) -> Vector:
@@ -300,27 +300,30 @@ class QCQP:
 
     @property
     def jacobian_structure(self) -> tuple[Indices, Indices]:
-        """Rows and columns of the entries of the Jacobian that are not always zero, by row, then column."""
+        """Rows and columns of the Jacobian entries that are not always zero, sorted by row, then column."""
         rows, columns, _, _ = self._constraints.derivative
         return rows, columns
 
     def jacobian_values(self, x: ArrayLike) -> Vector:
-        """Return the entries ∂f_r/∂x_i at `jacobian_structure`."""
+        """Return the Jacobian entries ∂f_r/∂x_i at `x`, in the order of `jacobian_structure`."""
         return self._constraints.derivatives(self._point(x))
 
     def jacobian(self, x: ArrayLike) -> sparse.csr_array:
-        """Return the Jacobian ∂f_r/∂x_i, shape (c, n)."""
+        """Return the Jacobian ∂f_r/∂x_i of the constraints at `x`, shape (c, n)."""
         return sparse.csr_array(
             (self.jacobian_values(x), self.jacobian_structure), shape=(self.n_constraints, self.n_variables)
         )
 
     @property
     def hessian_structure(self) -> tuple[Indices, Indices]:
-        """Rows and columns (row ≥ column) of the lower triangle of the Lagrangian Hessian: the products."""
+        """Rows and columns (row ≥ column) of the lower triangle of the Lagrangian Hessian, as in `products`."""
         return self.products[:, 0], self.products[:, 1]
 
     def hessian_values(self, multipliers: ArrayLike, objective_factor: float = 1.0) -> Vector:
-        """Return objective_factor·∇²f_0 + Σ_r multipliers_r ∇²f_r at `hessian_structure`, the same for all x."""
+        """Return the entries of objective_factor·∇²f_0 + Σ_r multipliers_r ∇²f_r, ordered as in `hessian_structure`.
+
+        They do not depend on x.
+        """
         multipliers = np.asarray(multipliers, dtype=np.float64)
         shape = self.lower.shape
         require(multipliers.shape == shape, f"multipliers must have shape {shape}, got {multipliers.shape}")
@@ -328,7 +331,7 @@ class QCQP:
         return (weights @ self.quadratic) * np.where(self.products[:, 0] == self.products[:, 1], 2.0, 1.0)
 
     def hessian(self, multipliers: ArrayLike, objective_factor: float = 1.0) -> sparse.csr_array:
-        """Return the Lagrangian Hessian, both triangles, shape (n, n)."""
+        """Return the Hessian of the Lagrangian, as in `hessian_values`, with both triangles, shape (n, n)."""
         n = self.n_variables
         lower = sparse.csr_array(
             (self.hessian_values(multipliers, objective_factor), self.hessian_structure), shape=(n, n)

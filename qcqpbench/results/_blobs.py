@@ -1,6 +1,6 @@
-"""Arrays as bytes of a results file: number of axes, shape, then the numbers, all little-endian with 64 bits.
+"""Binary encoding of arrays in results files: number of axes, shape, then values, all 64-bit little-endian.
 
-They are not compressed: zlib saves 5 % of the points of real runs.
+The arrays are not compressed, because zlib reduces the points of real runs by only 5 %.
 """
 
 import math
@@ -20,7 +20,7 @@ _MAX_AXES = 32
 
 
 def pack(array: Array) -> bytes | None:
-    """Return an array as bytes; None if it does not hold real numbers, as the claims of a bad solver may."""
+    """Encode an array as bytes; return None if its values are not real numbers."""
     try:
         numbers = np.asarray(array)
         if numbers.dtype.kind not in "fiub":
@@ -32,7 +32,7 @@ def pack(array: Array) -> bytes | None:
 
 
 def unpack(blob: bytes) -> Array:
-    """Return the array that `pack` wrote; raise ValueError for bytes of another form."""
+    """Decode an array encoded by `pack`; raise ValueError if `blob` is malformed."""
     array, end = _read_array(blob, 0)
     if end != len(blob):
         raise ValueError(f"its array must end the {len(blob)} bytes, got an array of {end}")
@@ -40,13 +40,13 @@ def unpack(blob: bytes) -> Array:
 
 
 def pack_trace(trace: Sequence[tuple[float, Array]]) -> bytes:
-    """Return (seconds, point) pairs as bytes; a long trace is thinned to 100 points, evenly in log(seconds)."""
+    """Encode (seconds, point) pairs as bytes, after thinning them with `thin_trace`."""
     packed = [(seconds, pack(point)) for seconds, point in thin_trace(trace)]
     return b"".join(struct.pack("<d", seconds) + blob for seconds, blob in packed if blob is not None)
 
 
 def unpack_trace(blob: bytes) -> tuple[tuple[float, Array], ...]:
-    """Return the pairs that `pack_trace` wrote; raise ValueError for bytes of another form."""
+    """Decode the (seconds, point) pairs encoded by `pack_trace`; raise ValueError if `blob` is malformed."""
     pairs, position = [], 0
     while position < len(blob):
         (seconds,) = _numbers(blob, "d", 1, position)
@@ -56,7 +56,7 @@ def unpack_trace(blob: bytes) -> tuple[tuple[float, Array], ...]:
 
 
 def _read_array(blob: bytes, position: int) -> tuple[Array, int]:
-    """Return the array at a position and the position after it; allocate no more than there are bytes."""
+    """Decode the array at `position`; return it and the position after it. Its size is checked before allocation."""
     (axes,) = _numbers(blob, "q", 1, position)
     if not 0 <= axes <= _MAX_AXES:
         raise ValueError(f"its number of axes must be 0 to {_MAX_AXES}, got {axes}")

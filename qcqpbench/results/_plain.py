@@ -1,4 +1,4 @@
-"""Values as a results file stores them."""
+"""Conversion of Python values to the types that a results file stores."""
 
 import json
 import math
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def plain(value: Any) -> Any:
-    """Return a value as the file stores it: 64-bit numbers, Unicode text, dicts as JSON; None for NaN."""
+    """Return `value` as a number, text, JSON text (mappings) or None; NaN and integers beyond 64 bits become None."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, Enum):
@@ -25,7 +25,7 @@ def plain(value: Any) -> Any:
 
 
 def _jsonable(value: Any) -> Any:
-    """Return a value that JSON has: non-finite numbers and integers beyond 64 bits become text."""
+    """Return `value` with types that JSON supports; non-finite numbers and integers beyond 64 bits become text."""
     if isinstance(value, Mapping):
         return {str(name): _jsonable(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -42,5 +42,5 @@ def _jsonable(value: Any) -> Any:
 
 
 def sorted_json(mapping: Mapping[str, Any]) -> str:
-    """Return a mapping as JSON that does not depend on the order of its names."""
+    """Return `mapping` as JSON text with sorted keys."""
     return json.dumps(_jsonable(mapping), sort_keys=True)

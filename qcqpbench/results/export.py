@@ -1,8 +1,7 @@
-"""Export of results as a table for other programs: CSV and Parquet, with the same columns.
+"""Export of results as CSV or Parquet tables with the same columns.
 
-A spreadsheet takes text that begins with = + - @, a tab or a carriage return for a formula. Such a text cell of the
-CSV, also one with apostrophes before that, has one more apostrophe in front, which `unescape` removes. Numbers are
-written as they are.
+Spreadsheets interpret text that begins with = + - @, a tab or a carriage return as a formula. In a CSV file such text,
+also after leading apostrophes, is prefixed with an apostrophe, which `unescape` removes. Numbers are not changed.
 """
 
 import csv
@@ -20,7 +19,7 @@ from qcqpbench.errors import QcqpbenchError, require
 from .store import COLUMNS, Store
 
 _MACHINE_COLUMNS = ("cpu", "commit")
-# Numbers that have a meaning in one file only, and the facts of which _MACHINE_COLUMNS are a part.
+# Columns left out: ids that are local to one file, and the machine, of which _MACHINE_COLUMNS are exported.
 _LOCAL = ("id", "number", "machine")
 EXPORTED = (*(name for name in COLUMNS if name not in _LOCAL), *_MACHINE_COLUMNS, "command")
 _INTEGERS = ("start", "seed", "memory_limit", "threads", "iterations", "peak_memory_bytes")
@@ -45,18 +44,18 @@ Rows = Iterator[tuple[Any, ...]]
 
 
 def export(store: Store, target: str | Path, all_rows: bool = False) -> int:
-    """Write rows to a .csv or .parquet file, which appears whole or not at all.
+    """Write the rows of a results file to a .csv or .parquet file, atomically.
 
-    A missing value is an empty cell of the CSV and a null of the Parquet file; details are JSON.
+    A missing value is an empty cell in CSV and null in Parquet; the column `details` holds JSON.
 
     Parameters
     ----------
     store
         The results file.
     target
-        The file to write. An existing file is replaced only if it is such a table.
+        The file to write. An existing file is replaced only if it is a table of the same format.
     all_rows
-        All rows, rather than the newest of each job that counts.
+        Write all rows, not only the newest row of each job.
 
     Returns
     -------
@@ -66,7 +65,7 @@ def export(store: Store, target: str | Path, all_rows: bool = False) -> int:
     Raises
     ------
     QcqpbenchError
-        If the file cannot be written, or is of another kind.
+        If the suffix of `target` is unknown, or `target` cannot be written or is a file of another kind.
     """
     target = Path(target)
     writers: dict[str, tuple[Callable[[Rows, Path], int], Kind]] = {
@@ -81,17 +80,17 @@ def export(store: Store, target: str | Path, all_rows: bool = False) -> int:
 
 
 def escape(text: str) -> str:
-    """Return a text cell that no spreadsheet takes for a formula."""
+    """Return `text`, prefixed with an apostrophe if a spreadsheet would interpret it as a formula."""
     return f"'{text}" if _FORMULA_START.match(text) else text
 
 
 def unescape(cell: str) -> str:
-    """Return the text of a cell that `escape` wrote."""
+    """Return the text from which `escape` made `cell`."""
     return cell[1:] if cell.startswith("'") and _FORMULA_START.match(cell) else cell
 
 
 def _table(store: Store, all_rows: bool) -> Rows:
-    """Yield the cells of each row in the order of EXPORTED."""
+    """Yield the values of each row in the order of `EXPORTED`."""
     invocations = store.invocations()
     for row in store.rows(all_rows):
         invocation = invocations[row["invocation"]]

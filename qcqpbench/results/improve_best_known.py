@@ -1,4 +1,4 @@
-"""Check and improve a list of best known margins. Every number is recomputed from points and multipliers."""
+"""Check and improve a list of best known margins. All values are recomputed from points and multipliers."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ _MAX_UNPACKED_BYTES = 1 << 24
 
 
 def check(path: Path) -> Iterator[tuple[Record, str]]:
-    """Recompute the margin and the bound of each record from its proof, and yield it with what differs, or with ""."""
+    """Recompute the margin and the bound of each record from its proof; yield the record and an error message or ""."""
     records, proofs = read_list(path)
     for id, record in records.items():
         yield record, _fault(record, proofs[id])
@@ -68,7 +68,7 @@ def _fault(record: Record, proof: Proof) -> str:
 class Offer:
     """A point and multipliers that may improve the record of an instance.
 
-    margin, bound   claims: an offer that claims nothing better is ignored; the default claims everything
+    `margin` and `bound` are claims: an offer whose claims do not improve on the record is not evaluated.
     """
 
     problem: str
@@ -85,32 +85,32 @@ class Offer:
 
 @dataclass(frozen=True)
 class Change:
-    """A record before and after an update; before is None if it is new."""
+    """A record before and after an update; `before` is None for a new record."""
 
     before: Record | None
     after: Record
 
 
 def update(path: Path, sources: Sequence[Path]) -> tuple[dict[str, Record], list[Change]]:
-    """Improve a list by points and multipliers of other files, and write it if anything changed.
+    """Improve a list of best known margins with points and multipliers from other files; write it if it changed.
 
     Parameters
     ----------
     path
         The list; created if it is missing.
     sources
-        Results files, and .npz files with points W under the specs of their problems. The latter may hold texts
-        `solver` and `command` that say how the points were found.
+        Results files, and .npz files that hold points W, each under the spec of its problem. An .npz file may also hold
+        the texts `solver` and `command`, which say how its points were computed.
 
     Returns
     -------
     tuple
-        The records by problem_id, and the changes.
+        The records by problem_id, and the list of changes.
 
     Raises
     ------
     QcqpbenchError
-        If a file cannot be read, or offers what does not fit its problem.
+        If a file cannot be read, or if it holds a point that does not fit its problem.
     """
     records, proofs = read_list(path) if path.exists() else ({}, {})
     before = dict(records)
@@ -142,7 +142,7 @@ def update(path: Path, sources: Sequence[Path]) -> tuple[dict[str, Record], list
 
 
 def _empty_record(task: MaxMargin) -> tuple[Record, Proof]:
-    """Return a record without a point, with the bound that equal multipliers prove."""
+    """Return a record and a proof without a point, with the upper bound proved by equal multipliers."""
     equal = np.ones(task.labels.shape, np.float32)
     shape, none = (task.n, task.m, task.p), ("", "", "", "")
     bound = proved_bound(task, equal)
@@ -151,7 +151,7 @@ def _empty_record(task: MaxMargin) -> tuple[Record, Proof]:
 
 
 def _improved(task: MaxMargin, record: Record, proof: Proof, offers: Sequence[Offer]) -> tuple[Record, Proof]:
-    """Return the record and its proof with the best of the offered margins and bounds."""
+    """Return the record and the proof, with the best margin and the best bound among them and `offers`."""
     for offer in offers:
         record, proof = _with_point(task, record, proof, offer)
         record, proof = _with_multipliers(task, record, proof, offer)
@@ -198,7 +198,7 @@ def _task(problem: str) -> MaxMargin:
 
 
 def _results(path: Path, records: dict[str, Record], canonical: dict[str, int]) -> Iterator[Offer]:
-    """Yield the offers of the rows of a results file on canonical instances."""
+    """Yield an offer for each row of a results file that has a margin and whose problem is in `canonical`."""
     with Store(path) as store:
         for row in store.rows(all_rows=True):
             record = records.get(row["problem_id"])
@@ -229,14 +229,14 @@ def _command(row: Row, problem: str) -> str:
 
 
 def _offsets(details: dict[str, Any]) -> Array | None:
-    """Return the offsets among a row's details; None if there are none, or one of them is not a finite number."""
+    """Return the values of the `offset_…` entries of `details`; None if there are none or one is not finite."""
     values = [value for name, value in details.items() if name.startswith("offset_")]
     usable = all(isinstance(value, int | float) and np.isfinite(value) for value in values)
     return np.array(values, dtype=np.float64) if values and usable else None
 
 
 def _points(path: Path, canonical: dict[str, int]) -> Iterator[Offer]:
-    """Yield the offers of an .npz file of points."""
+    """Yield an offer for each point of an .npz file."""
     content = read_npz(path, "an .npz file of points", _MAX_UNPACKED_BYTES)
     try:
         source: dict[str, Any] = {

@@ -1,6 +1,6 @@
-"""Re-evaluation of a results file: every problem is rebuilt from its spec, and the rows are compared with it.
+"""Re-evaluation of a results file: rebuild each problem from its spec and compare the stored rows with it.
 
-No solver is imported, and families of other packages build their problems in separate processes.
+No solver is imported. Problem families of other packages build their problems in separate processes.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ _X_IS_MISSING = "objective, violation and point_status are of x, which files of 
 _BEST_KNOWN_IS_MISSING = "best_known: this installation has no best known value of the problem"
 # Theory is computed with SciPy, whose last digits depend on its version.
 _THEORY_TOLERANCE = 1e-9
-# The columns in the keys of rows before schema 6. Keys since then leave out columns with default values.
+# Columns that entered keys before schema 6. Newer keys leave out columns with default values.
 _OLD_KEY_COLUMNS = (
     *("problem_id", "solver", "version", "formulation", "start", "seed"),
     *("time_limit", "memory_limit", "threads"),
@@ -40,8 +40,14 @@ _OLD_KEY_COLUMNS = (
 class Difference:
     """A stored value that differs from the recomputed one.
 
-    row    the row, or one of the rows with that value
-    name   the column
+    Attributes
+    ----------
+    row
+        The row with the stored value; if several rows share the value, one of them.
+    name
+        The name of the column.
+    stored, recomputed
+        The value in the file and the value computed now.
     """
 
     row: Row
@@ -52,7 +58,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Unchecked:
-    """A number of rows that could not be checked in full, and the reason."""
+    """Number of rows that could not be fully checked, and the reason."""
 
     rows: int
     reason: str
@@ -60,13 +66,20 @@ class Unchecked:
 
 @dataclass(frozen=True)
 class Checked:
-    """The result of re-evaluating the rows of one problem.
+    """Result of re-evaluating the rows of one problem.
 
-    problem       a spec or a file
-    rows          the number of rows
-    points        the number of points that were re-evaluated
-    differences   values that differ, empty if all are as stored
-    unchecked     rows that could not be checked
+    Attributes
+    ----------
+    problem
+        The spec of the problem, or the path of its file.
+    rows
+        The number of rows.
+    points
+        The number of points that were re-evaluated.
+    differences
+        The stored values that differ from the recomputed ones.
+    unchecked
+        The numbers of rows that could not be fully checked, by reason.
     """
 
     problem: str
@@ -77,15 +90,26 @@ class Checked:
 
 
 def reverify(store: Store) -> Iterator[Checked]:
-    """Check the file, then re-evaluate all rows, problem by problem.
+    """Check the integrity of a results file, then re-evaluate its rows and yield one result per problem.
 
-    The findings at a point are compared bit for bit: margin, kappa_bar, overlap and test_accuracy of a task; objective,
-    violation and point_status of the QCQP that the solver was given, with the tolerance of the row; the gap between
-    value and bound. A row without a point has none of them. Each row is also compared with the facts of its problem
-    (sense, kappa_bar_theory, best_known) as far as it states them, and its key with its own columns. A best_known that
-    is worse than today's is not a difference: lists improve.
+    Quantities recomputed at a stored point must agree exactly: margin, kappa_bar, overlap and test_accuracy of a task;
+    objective, violation, relative_violation and point_status of the QCQP that the solver was given, with the tolerance
+    of the row; and the gap between value and bound. In a row without a point these quantities must be None. The columns
+    sense, kappa_bar_theory and best_known are compared with the problem if they are not None, and the key is compared
+    with the columns it is computed from. A stored best_known that is worse than the current one is not a difference,
+    because lists of best known values improve over time.
 
     Claims of the solver (termination, bound, times, message) cannot be checked.
+
+    Parameters
+    ----------
+    store
+        The open results file.
+
+    Yields
+    ------
+    Checked
+        The result for the rows of one problem.
 
     Raises
     ------
@@ -110,7 +134,7 @@ def reverify(store: Store) -> Iterator[Checked]:
 
 
 def _check_key(row: Row) -> list[Difference]:
-    """Compare the key of a row with its columns; versions before schema 6 computed keys differently."""
+    """Compare the key of a row with the key computed from its columns, also in the form used before schema 6."""
     values = {field.name: row[field.name] for field in fields(Job)}
     values["time_limit"] = math.inf if row["time_limit"] is None else row["time_limit"]
     key = Job(**values).key
@@ -120,7 +144,7 @@ def _check_key(row: Row) -> list[Difference]:
 
 
 class _Recheck:
-    """The comparison of rows with their problem."""
+    """Comparison of stored rows with the problem they belong to."""
 
     def __init__(self, store: Store, problem: MaxMargin | QCQP) -> None:
         self.store = store
@@ -130,7 +154,7 @@ class _Recheck:
         self.unchecked: Counter[str] = Counter()
 
     def check(self, rows: Sequence[Row]) -> None:
-        """Re-evaluate rows of the problem."""
+        """Re-evaluate `rows`, and collect their differences and the reasons why rows could not be checked."""
         # The content of a file may have changed between two invocations.
         other_ids = {row["problem_id"]: row for row in rows if row["problem_id"] != self.problem.id}
         self.differences += [Difference(row, "problem_id", id, self.problem.id) for id, row in other_ids.items()]
@@ -146,7 +170,7 @@ class _Recheck:
                 self._check_row(row, seen)
 
     def _as_seen(self, form: str | None) -> MaxMargin | QCQP:
-        """Return the problem as a solver with that formulation was given it."""
+        """Return the problem in formulation `form`, or unchanged if `form` is None or the problem is a QCQP."""
         return formulation(form).encode(self.problem) if form and isinstance(self.problem, MaxMargin) else self.problem
 
     def _check_row(self, row: Row, seen: MaxMargin | QCQP) -> None:
@@ -164,7 +188,7 @@ class _Recheck:
             self._check_point(row, seen, point, x)
 
     def _check_facts(self, row: Row) -> None:
-        """Compare what a row states about its problem; old rows, and those of killed runs, state less."""
+        """Compare sense, kappa_bar_theory and best_known of `row` with the problem; None in a row is not compared."""
         note = self.problem.metadata.notes.get("kappa_bar_theory")
         theory = None if note is None else float(note)
         sense = self.problem.sense if isinstance(self.problem, QCQP) else None
@@ -191,7 +215,7 @@ class _Recheck:
             self.unchecked[_X_IS_MISSING] += 1
 
     def _evaluate(self, row: Row, seen: MaxMargin | QCQP, point: Array, x: Array | None) -> dict[str, Any]:
-        """Return the findings at the point of a row by column."""
+        """Return the quantities recomputed at the point of `row`, by column name."""
         finding = verify(self.problem, point, row["tolerance"])
         names = OF_TASK if isinstance(self.problem, MaxMargin) else _OF_QCQP
         values = {name: getattr(finding, name) for name in names}
@@ -204,7 +228,7 @@ class _Recheck:
 
 
 def _arrays(store: Store, run: int) -> tuple[Array | None, Array | None]:
-    """Return the point and the x of a row, after checking that its other long values can be read."""
+    """Return `point` and `x` of row `run`, after checking that its multipliers, trace and output can be read."""
     store.multipliers(run)
     store.trace(run)
     store.output(run)
@@ -225,7 +249,7 @@ def _is_close(stored: float, theory: float | None) -> bool:
 
 
 def _agrees(stored: Any, recomputed: Any) -> bool:
-    """Return whether a stored value is the recomputed one. NaN is stored as None; so was infinity before schema 6."""
+    """Return whether `stored` equals `recomputed`. NaN is stored as None, and before schema 6 so was infinity."""
     if stored is None and isinstance(recomputed, float):
         return not math.isfinite(recomputed)
     return bool(stored == recomputed)

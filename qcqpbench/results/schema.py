@@ -1,4 +1,4 @@
-"""The SQLite side of a results file: its schema, and how it is created, opened, migrated and locked."""
+"""SQLite schema of results files, and functions that create, open, check, migrate and lock them."""
 
 import contextlib
 import fcntl
@@ -88,7 +88,7 @@ _LATEST = """CREATE TEMP VIEW latest AS SELECT * FROM run WHERE id IN (
     AND (other.termination <> 'skipped' OR (other.begun, other.id) > (run.begun, run.id))
 ))"""
 
-# Files before schema 6 hold it.
+# View that files before schema 6 contain.
 _OLD_VIEW = ("view", "latest")
 _MAX_REASON_CHARACTERS = 300
 _HEADER_BYTES = 100
@@ -100,15 +100,15 @@ _open: Counter[tuple[int, int]] = Counter()
 
 @contextlib.contextmanager
 def open_database(path: Path, write: bool) -> Iterator[sqlite3.Connection]:
-    """Open a results file and bring it to the newest schema.
+    """Open a results file and migrate it to the newest schema.
 
-    There is one writer at a time; others can read meanwhile. A file that is damaged, or that is not a results file, is
-    left as it is.
+    A file has at most one writer at a time, and any number of readers. A file that is damaged, or that is not a results
+    file, is not modified.
 
     Parameters
     ----------
     write
-        Open the file to add rows, and create it if it is missing.
+        Open the file for adding rows, and create it if it does not exist.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def open_database(path: Path, write: bool) -> Iterator[sqlite3.Connection]:
 
 
 def _upgrade(path: Path, connection: sqlite3.Connection, write: bool) -> None:
-    """Migrate a file of an older schema."""
+    """Migrate a file with an older schema to the newest one; raise QcqpbenchError if it is not writable."""
     if (schema := _schema(connection)) == len(MIGRATIONS):
         return
     require(
@@ -152,7 +152,7 @@ def _upgrade(path: Path, connection: sqlite3.Connection, write: bool) -> None:
 
 
 def read_uri(path: Path) -> str:
-    """Return the URI with which SQLite opens a results file for reading."""
+    """Return the URI under which SQLite opens a results file for reading."""
     if _writable(path):
         # Opened for writing all the same: SQLite then removes the files that it creates beside it.
         return _uri(path, "mode=rw")
@@ -165,12 +165,12 @@ def _writable(path: Path) -> bool:
 
 @contextlib.contextmanager
 def readable_errors(path: Path, adding_rows: bool = False) -> Iterator[None]:
-    """Turn errors of SQLite and of the system into a QcqpbenchError of one line that names the file.
+    """Convert SQLite and operating system errors to a QcqpbenchError whose message is one line with the file name.
 
     Parameters
     ----------
     adding_rows
-        Rows are being added: on a full disk, say that those before are safe.
+        Whether rows are being added; on a full disk the message then says that earlier rows are safe.
     """
     try:
         yield
@@ -183,7 +183,7 @@ def readable_errors(path: Path, adding_rows: bool = False) -> Iterator[None]:
 
 
 def _describe(error: sqlite3.Error, path: Path, adding_rows: bool) -> tuple[Path, str]:
-    """Return the file that an error of SQLite is about, and what is wrong with it."""
+    """Return the file that an SQLite error concerns, and a description of the error."""
     kind = getattr(error, "sqlite_errorname", "")
     if kind.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
         return path, f"is damaged, or not a qcqpbench results file ({error})"
@@ -210,7 +210,7 @@ def _uri(path: Path, options: str) -> str:
 
 
 def _sidecar(path: Path, suffix: str) -> Path:
-    """Return the file of that suffix beside the results file that a path or link leads to."""
+    """Return the path of the results file, links resolved, with `suffix` appended to its name."""
     real = path.resolve()
     return real.with_name(f"{real.name}{suffix}")
 
@@ -238,7 +238,7 @@ def _connect(path: Path, write: bool) -> sqlite3.Connection:
 
 
 def _check_header(path: Path, may_be_missing: bool) -> None:
-    """Refuse a file whose first bytes are not those of a results file, before SQLite opens it."""
+    """Raise QcqpbenchError if the header of a file is not that of a complete results file of a known schema."""
     require(not path.is_dir(), f"{path}: must be a qcqpbench results file, got a folder")
     if not path.exists():
         require(may_be_missing, f"{path}: no such file")
@@ -268,14 +268,14 @@ def _header_number(header: bytes, position: int) -> int:
 
 
 def _check_pages(path: Path) -> None:
-    """Refuse to add to a damaged file. The check itself opens the file read-only, so that it stays as it is."""
+    """Raise QcqpbenchError if a file is damaged. A file without a write-ahead log is opened read-only."""
     options = "mode=rw" if _has_wal(path) else "mode=ro&immutable=1"
     with contextlib.closing(sqlite3.connect(_uri(path, options), uri=True)) as connection:
         _check(path, connection, "quick_check(1)")
 
 
 def check_integrity(path: Path, connection: sqlite3.Connection) -> None:
-    """Refuse a file with an inconsistency in its pages, its indexes or its references."""
+    """Raise QcqpbenchError if the pages, indexes or foreign keys of a file are inconsistent."""
     with readable_errors(path):
         _check(path, connection, "integrity_check(1)")
 
@@ -290,7 +290,7 @@ def _check(path: Path, connection: sqlite3.Connection, pragma: str) -> None:
 
 
 def _check_definitions(path: Path, connection: sqlite3.Connection) -> None:
-    """Refuse tables, views, triggers and unique indexes that the migrations do not create."""
+    """Raise QcqpbenchError if tables, views, triggers or unique indexes differ from those the migrations create."""
     schema = _schema(connection)
     expected, actual = dict(_migrated_definitions(tuple(MIGRATIONS[:schema]))), _definitions(connection)
     if expected.pop(_OLD_VIEW, None) is not None:
@@ -311,7 +311,7 @@ def _check_definitions(path: Path, connection: sqlite3.Connection) -> None:
 
 @cache
 def _migrated_definitions(migrations: tuple[tuple[str, ...], ...]) -> dict[tuple[str, str], str]:
-    """Return the definitions that migrations create in an empty file."""
+    """Return the definitions, as by `_definitions`, that `migrations` create in an empty database."""
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as model:
         for statement in itertools.chain.from_iterable(migrations):
             model.execute(statement)
@@ -319,7 +319,7 @@ def _migrated_definitions(migrations: tuple[tuple[str, ...], ...]) -> dict[tuple
 
 
 def _definitions(connection: sqlite3.Connection) -> dict[tuple[str, str], str]:
-    """Return what a file defines by (type, name), without white space; indexes that only serve speed are left out."""
+    """Return the SQL definitions by (type, name), without white space; non-unique indexes are left out."""
     entries = connection.execute("SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!'")
     texts = {(str(kind), str(name)): "".join(str(sql).split()) for kind, name, sql in entries}
     return {
@@ -330,7 +330,7 @@ def _definitions(connection: sqlite3.Connection) -> dict[tuple[str, str], str]:
 
 
 def _create(path: Path) -> None:
-    """Create an empty results file, which appears whole or not at all."""
+    """Create an empty results file atomically."""
     part = path.with_name(f".{path.name}.part")
     part.unlink(missing_ok=True)
     try:
@@ -359,7 +359,7 @@ def _migrate(connection: sqlite3.Connection) -> None:
 
 @contextlib.contextmanager
 def _writer_lock(path: Path) -> Iterator[None]:
-    """Hold the lock of the one writer. It ends with the process: a lock file that is left behind locks nothing."""
+    """Hold the writer lock of a results file. The system releases the lock if the process dies."""
     lock = _sidecar(path, "-lock")
     while True:
         with lock.open("a+") as file:

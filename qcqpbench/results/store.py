@@ -1,13 +1,14 @@
-"""The results file: a row per attempt, only ever appended to, safe against a kill at any moment.
+"""Results files: append-only SQLite databases with one row per attempt, safe if the process is killed at any time.
 
-invocation   one call of the program: its command, when it began, the machine as JSON
-machine      machines of runs that differ from that of their invocation, each once, as JSON
-run          one attempt: its job, the claims of the solver, the findings of the suite
-payload      the long values of a run: its output, and arrays as `_blobs.pack` writes them
-latest       a view of run: the newest row of each job that counts
+invocation   one call of the program: its command, its start time, and its machine as JSON
+machine      machines, as JSON, of runs on a machine other than that of their invocation
+run          one attempt: its job, the claims of the solver, and the values computed by the suite
+payload      the long values of a run: its output, and arrays encoded by `_blobs.pack`
+latest       view of run: the newest row of each job, without superseded skipped rows
 
-A job is finished once it has a row, however the run ended. Only a job whose solver could not run here (skipped) is
-tried again; its row counts until the job has another one, also of another version of the solver.
+A job is finished once it has a row, however the run ended, unless its solver could not run on this machine (skipped).
+A skipped row is superseded by a newer or non-skipped row with the same problem, solver, start, seed and limits, also if
+the version of the solver differs.
 """
 
 import contextlib
@@ -62,10 +63,14 @@ _MAX_SHOWN_CHARACTERS = 80
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Numbers of rows that do not count.
+    """Numbers of rows that `Store.rows` leaves out by default.
 
-    replaced   rows with a newer row of the same job
-    skipped    rows of solvers that could not run, with another row of the job, also of another version
+    Attributes
+    ----------
+    replaced
+        Number of rows that have a newer row of the same job.
+    skipped
+        Number of skipped rows that another row supersedes, also one with another version of the solver.
     """
 
     replaced: int = 0
@@ -84,7 +89,7 @@ class Store:
     path
         The file.
     write
-        Open it to add rows: the file is created if it is missing, and has no other writer meanwhile.
+        Open the file for adding rows: create it if it does not exist, and exclude other writers.
 
     Raises
     ------
@@ -112,11 +117,11 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Close the file; a writer gives up its lock."""
+        """Close the file and release the writer lock, if held."""
         self._resources.close()
 
     def begin(self, command: str, machine: Mapping[str, Any]) -> int:
-        """Record a new call of the program, to which the rows added from now on belong; return its id."""
+        """Record a new invocation, to which subsequently added rows belong; return its id."""
         row = (uuid.uuid4().hex, plain(command), time.time(), plain(dict(machine)))
         self._machine = sorted_json(machine)
         with self._transaction():
@@ -128,9 +133,10 @@ class Store:
         return self._invocation
 
     def add(self, outcome: Outcome) -> int:
-        """Store an outcome and return the id of its row. Once this returns, no kill undoes it.
+        """Store an outcome in one transaction and return the id of its row.
 
-        Repeated skips of a job are not stored; the id of the existing row is returned.
+        The row survives a later kill of this process. Repeated skips of a job are not stored; the id of the existing
+        row is returned.
         """
         require(self._invocation is not None, "begin must be called before rows are added")
         if outcome.attempt.termination is Termination.SKIPPED:
@@ -149,18 +155,18 @@ class Store:
         return added.lastrowid
 
     def finished(self) -> set[str]:
-        """Return the keys of the jobs that need not be run again."""
+        """Return the keys of all jobs that have a row other than a skipped one."""
         return {key for (key,) in self._read("SELECT DISTINCT key FROM run WHERE termination <> 'skipped'")}
 
     def _machine_id(self, machine: Mapping[str, Any] | None) -> int | None:
-        """Return the id of a machine, adding it if it is new; None for the one of the invocation."""
+        """Return the id of `machine`, inserting it if it is new; None for the machine of the invocation."""
         if machine is None or (facts := sorted_json(machine)) == self._machine:
             return None
         self._connection.execute("INSERT INTO machine (facts) VALUES (?) ON CONFLICT DO NOTHING", (facts,))
         return int(self._connection.execute("SELECT id FROM machine WHERE facts = ?", (facts,)).fetchone()[0])
 
     def rows(self, all_rows: bool = False, order: str = "id") -> Iterator[Row]:
-        """Yield the rows as dicts by COLUMNS.
+        """Yield the rows as dicts with the keys `COLUMNS`.
 
         None stands for a missing value, and in time_limit and memory_limit for no limit. `machine` holds the facts
         about the machine of the run.
@@ -168,9 +174,9 @@ class Store:
         Parameters
         ----------
         all_rows
-            All rows, rather than the newest of each job that counts.
+            Yield all rows, not only the newest row of each job.
         order
-            The column to sort by; rows of the same value keep the order in which they were added.
+            The column to sort by; rows with equal values are sorted by id.
 
         Raises
         ------
@@ -193,7 +199,7 @@ class Store:
             yield row
 
     def left_out(self) -> LeftOut:
-        """Count the rows that `rows` leaves out by default."""
+        """Return the numbers of rows that `rows` leaves out by default."""
         (skipped, replaced), *_ = self._read(
             "SELECT coalesce(sum(termination = 'skipped'), 0), coalesce(sum(termination <> 'skipped'), 0) "
             "FROM run WHERE id NOT IN (SELECT id FROM temp.latest)"
@@ -201,11 +207,11 @@ class Store:
         return LeftOut(replaced=int(replaced), skipped=int(skipped))
 
     def check(self) -> None:
-        """Refuse a file in which SQLite finds any inconsistency."""
+        """Raise QcqpbenchError if SQLite finds the file inconsistent."""
         check_integrity(self.path, self._connection)
 
     def invocations(self) -> dict[int, Row]:
-        """Return the calls of the program by id: uid, command, begun, machine (a dict)."""
+        """Return the invocations by id, as dicts with the keys uid, command, begun and machine (a dict)."""
         calls = self._read("SELECT id, uid, command, begun, machine FROM invocation ORDER BY id")
         return {
             id: {
@@ -229,27 +235,27 @@ class Store:
         return content
 
     def output(self, run: int) -> str:
-        """Return what the solver printed in a run."""
+        """Return the stored end of the solver's output in run `run`."""
         return str(self._payload(run, "output") or "")
 
     def point(self, run: int) -> Array | None:
-        """Return the solver's best point: W of a task, x of a QCQP."""
+        """Return the solver's best point in run `run`: W of a task, x of a QCQP; None if there is none."""
         return self._unpacked(run, "point", unpack)
 
     def x(self, run: int) -> Array | None:
-        """Return the x of a task in a formulation as the solver returned it. Files of schema 1 do not have it."""
+        """Return the point of the formulation as the solver returned it; None if not stored (as in schema 1)."""
         return self._unpacked(run, "x", unpack)
 
     def multipliers(self, run: int) -> Array | None:
-        """Return the multipliers of a task's stabilities, if the solver gave them."""
+        """Return the multipliers of a task's stabilities; None if the solver returned none."""
         return self._unpacked(run, "multipliers", unpack)
 
     def trace(self, run: int) -> tuple[tuple[float, Array], ...]:
-        """Return (seconds, point) of the points that the solver reported, thinned as `_blobs.pack_trace` says."""
+        """Return the (seconds, point) pairs that the solver reported, thinned by `proposal.thin_trace`."""
         return self._unpacked(run, "trace", unpack_trace) or ()
 
     def merge(self, source: str | Path) -> int:
-        """Add the rows of another results file that this one does not have; return their number."""
+        """Add the rows of the results file `source` that this file does not have; return the number of added rows."""
         with contextlib.closing(Store(source)) as other:
             if other.path.samefile(self.path):
                 return 0
@@ -272,7 +278,7 @@ class Store:
         return self.count() - before
 
     def count(self) -> int:
-        """Return the number of all rows."""
+        """Return the number of rows, including those that `rows` leaves out by default."""
         ((count,),) = self._read("SELECT count(*) FROM run")
         return int(count)
 
@@ -337,7 +343,7 @@ _MERGE = (
 
 
 def _run_values(outcome: Outcome) -> list[Any]:
-    """Return the values of a row from key to scope."""
+    """Return the values of the columns from `key` to the last column of the attempt, in the order of `COLUMNS`."""
     job, attempt = outcome.job, outcome.attempt
     values = {name: plain(getattr(job, name)) for name in _JOB}
     values |= {name: plain(getattr(attempt, name)) for name in _ATTEMPT}
@@ -349,7 +355,7 @@ def _run_values(outcome: Outcome) -> list[Any]:
 
 
 def _payload_values(outcome: Outcome) -> tuple[Any, ...]:
-    """Return the output and the arrays of a row as the file stores them."""
+    """Return the output and the encoded arrays of an outcome, in the order of `_INSERT_PAYLOAD`."""
     attempt = outcome.attempt
     arrays = (attempt.point, attempt.x, attempt.multipliers)
     return (
@@ -360,7 +366,7 @@ def _payload_values(outcome: Outcome) -> tuple[Any, ...]:
 
 
 def _find_fault(row: Row) -> str | None:
-    """Return what is wrong with the values of a row; None if nothing is."""
+    """Return a message about the first value of wrong type or range in `row`; None if all are valid."""
     for name, (_, requirement) in _REQUIREMENTS.items():
         if row[name] is not None and not _is_valid(name, row[name]):
             return f"{name} must be {requirement}, got {repr(row[name])[:_MAX_SHOWN_CHARACTERS]}"

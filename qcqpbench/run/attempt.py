@@ -1,4 +1,4 @@
-"""Attempts: one run of one solver on one problem, with the solver's claims and the suite's findings."""
+"""Attempts: records of single runs, with the claims of the solver and the values computed by the suite."""
 
 import math
 import resource
@@ -27,7 +27,7 @@ _MAX_BOX_WIDTH = 1e6
 
 @dataclass(frozen=True, eq=False)
 class Attempt:
-    """The record of one run of one solver. A quantity without a value is None.
+    """Record of one run of one solver on one problem. Missing quantities are None.
 
     Attributes
     ----------
@@ -36,11 +36,11 @@ class Attempt:
     solver, version, scope
         Spec of the solver, the version of its packages and source, and "local", "global" or "bound".
     formulation
-        The QCQP that a task was given as; None if the solver takes tasks.
+        Name of the formulation in which the solver was given a task; None if it was given the problem itself.
     termination
-        Why the run ended, as the solver claims or as the suite saw it.
+        Why the run ended, as claimed by the solver or observed by the suite.
     point_status
-        Whether the suite found the point feasible.
+        Whether the returned point is valid and feasible, as computed by the suite.
     margin, kappa_bar, overlap, test_accuracy
         Computed by the suite at the returned point of a task, rows scaled to unit length.
     objective, violation, relative_violation
@@ -52,7 +52,7 @@ class Attempt:
         The bound that the solver claims to have proved (of a task: on the margin), and its distance from the margin or
         objective, relative to the larger of them.
     claimed_objective, iterations, message, details
-        The solver's own account.
+        Claims and messages of the solver.
     build_seconds, solve_seconds, cpu_seconds, peak_memory_bytes
         Time and memory of the run.
     point
@@ -60,9 +60,9 @@ class Attempt:
     x
         The returned point of a formulation, which `point` was decoded from.
     multipliers
-        λ of a task's stabilities, if the solver gave them.
+        Multipliers of a task's stabilities, if the solver returned them.
     trace
-        (seconds, point) of the points that the solver reported on the way.
+        (seconds, point) pairs of the points that the solver reported during the run.
     """
 
     problem: str
@@ -99,7 +99,7 @@ class Attempt:
     trace: tuple[tuple[float, Array], ...] = ()
 
     def record(self) -> dict[str, Any]:
-        """Return the attempt as plain values for JSON, without its arrays except the point."""
+        """Return the attempt as a dict of JSON values, without `x`, `multipliers` and `trace`."""
         left_out = ("x", "multipliers", "trace")
         values = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in left_out}
         return {
@@ -117,9 +117,9 @@ def certify(task: MaxMargin, solver: str | Solver = "gip", time_limit: float = m
     task
         A max-margin task.
     solver
-        A solver or its spec, which finds the point.
+        The solver that computes the point, or its spec.
     time_limit
-        Seconds for each of the two parts.
+        Time limit in seconds, for the solver and for the bound separately.
 
     Returns
     -------
@@ -129,14 +129,14 @@ def certify(task: MaxMargin, solver: str | Solver = "gip", time_limit: float = m
     Raises
     ------
     QcqpbenchError
-        If the problem is no task, or the solver returns no point.
+        If `task` is not a max-margin task, or the solver returns no point.
     """
     require(isinstance(task, MaxMargin), f"task must be a MaxMargin, got a {type(task).__name__}")
     return certify_attempt(task, solve(task, solver, time_limit=time_limit), time_limit)
 
 
 def certify_attempt(task: MaxMargin, attempt: "Attempt", time_limit: float = math.inf) -> Certificate:
-    """Bound the margin of a task from above, given the point and the multipliers of an attempt."""
+    """Prove an upper bound on the margin of a task, starting from the point and the multipliers of an attempt."""
     require(
         attempt.point is not None,
         f"{attempt.solver} returned no point: {attempt.message or attempt.termination.message}",
@@ -147,10 +147,10 @@ def certify_attempt(task: MaxMargin, attempt: "Attempt", time_limit: float = mat
 def random_start(problem: MaxMargin | QCQP, number: int = 0, seed: int = 0) -> Array:
     """Return a random start of a problem.
 
-    A start of a task has unit rows in random directions. The first start of a QCQP is its own, if any. Others lie
-    between the bounds of the variables: uniformly if the number is even, at a random corner if it is odd, since many
-    local solutions have most variables at a bound. A variable without two bounds, or with bounds further apart than
-    10⁶, is drawn normally around its allowed value next to 0, on the allowed side.
+    A start of a task has unit rows in random directions. Start 0 of a QCQP is `problem.start`, if there is one. Other
+    starts are drawn between the bounds of the variables: uniformly if `number` is even, at a random corner if it is
+    odd, since many local solutions have most variables at a bound. A variable without two bounds, or with bounds more
+    than 10⁶ apart, is drawn from a normal distribution around its feasible value nearest to 0, folded at a bound.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def solve(
     callbacks: RunCallbacks | None = None,
     tolerance: float = FEASIBILITY_TOLERANCE,
 ) -> Attempt:
-    """Run a solver once on a problem, in this process, and verify what it returns.
+    """Run a solver once on a problem in this process, and verify its result.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ def solve(
     start
         W of shape (n, m) for a task, x for a QCQP; by default ``random_start(problem)``.
     time_limit
-        Seconds from the solver's entry.
+        Time limit in seconds, counted from the solver's entry.
     threads
         BLAS and OpenMP threads that the solver may use.
     callbacks
@@ -213,12 +213,12 @@ def solve(
     Returns
     -------
     Attempt
-        The record of the run, also if the solver is missing, raises or returns no valid point.
+        The record of the run, also if the solver is unavailable, raises or returns no valid point.
 
     Raises
     ------
     QcqpbenchError
-        If an argument is wrong.
+        If an argument is invalid.
     """
     got = f"got {problem!r:.100}; qcqpbench.problem(spec) makes one"
     require(isinstance(problem, MaxMargin | QCQP), f"problem must be a MaxMargin or a QCQP, {got}")
@@ -251,7 +251,7 @@ def assemble(
     formulation_name: str | None,
     peak_memory_bytes: int | None = None,
 ) -> Attempt:
-    """Return the attempt that consists of a proposal and its evaluation."""
+    """Combine a proposal, its evaluation and facts about the solver into an attempt."""
     skipped = proposal.termination is Termination.SKIPPED
     return Attempt(
         problem=problem,
@@ -283,25 +283,25 @@ def assemble(
 
 
 def check_accepts(facts: SolverFacts, problem: MaxMargin | QCQP) -> None:
-    """Raise an error if a solver does not take problems of this kind."""
+    """Raise QcqpbenchError if the solver does not accept problems of this kind."""
     accepts = isinstance(problem, MaxMargin) or facts.takes_qcqps
     require(accepts, f"problem must be a max-margin task for {facts.name}, got a general QCQP")
 
 
 def check_time_limit(time_limit: float) -> None:
-    """Raise an error if a time limit is no positive number."""
+    """Raise QcqpbenchError if `time_limit` is not a positive number."""
     positive = isinstance(time_limit, int | float) and time_limit > 0
     require(positive, f"time_limit must be a positive number of seconds, got {time_limit!r}")
 
 
 def check_tolerance(tolerance: float) -> None:
-    """Raise an error if a feasibility tolerance is not a finite number, 0 or more."""
+    """Raise QcqpbenchError if `tolerance` is not a finite, nonnegative number."""
     finite_number = isinstance(tolerance, int | float) and 0 <= tolerance < math.inf
     require(finite_number, f"tolerance must be a finite number, 0 or more, got {tolerance!r}")
 
 
 def check_start(problem: MaxMargin | QCQP, start: ArrayLike) -> Array:
-    """Return the start as an array; raise an error if it does not fit the problem."""
+    """Return `start` as a float64 array; raise QcqpbenchError if it is not a valid start of `problem`."""
     shape = (problem.n, problem.m) if isinstance(problem, MaxMargin) else (problem.n_variables,)
     try:
         require(not np.iscomplexobj(start), f"start must hold real numbers, got an array of {np.asarray(start).dtype}")

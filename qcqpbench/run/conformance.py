@@ -1,4 +1,4 @@
-"""Conformance tests of solvers and families, also of other packages: problems with known answers."""
+"""Conformance tests of solvers and problem families, including those of plug-ins, with known answers."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ MAX_STARTS = 8
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A problem with a known answer: its optimum, or that it has none."""
+    """A problem with a known answer: its optimal value, infeasibility or unboundedness."""
 
     name: str
     problem: QCQP | MaxMargin
@@ -38,7 +38,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Check:
-    """The outcome of one case; the message says what is wrong."""
+    """Outcome of one case, with an error message if it failed."""
 
     case: str
     passed: bool
@@ -46,11 +46,11 @@ class Check:
 
 
 def check_solver(solver: str | Solver) -> list[Check]:
-    """Run a solver on every case that it accepts, each time in a worker process, and check every answer.
+    """Run a solver in a worker process on every case that it accepts, and check its answers.
 
-    It fails if it raises, crashes, prints, leaves files or processes behind, runs more threads than it was given,
-    claims an objective that its point does not have, claims to have solved a problem with an infeasible point, proves
-    a bound that a known point beats, reaches a known optimum from no start, or ignores its time limit.
+    A solver fails a case if it raises, crashes, prints, leaves files or processes behind, runs more threads than
+    allowed, claims a wrong objective value, claims a solution with an infeasible point, claims a bound that the known
+    optimum violates, does not reach the known optimum from any start, or exceeds its time limit.
 
     Parameters
     ----------
@@ -70,12 +70,12 @@ def check_solver(solver: str | Solver) -> list[Check]:
 
 
 def check_family(family: str | Family) -> list[Check]:
-    """Generate a family's problem three times, once from its spec, and check that the content is the same.
+    """Generate a family's problem three times, once from its spec, and check that the contents are equal.
 
     Parameters
     ----------
     family
-        A family with its parameters set, or a spec; it is imported in this process.
+        A family with its parameters set, or a spec. Its code runs in this process.
 
     Returns
     -------
@@ -93,7 +93,7 @@ def check_family(family: str | Family) -> list[Check]:
 
 
 def cases(facts: SolverFacts) -> list[Case]:
-    """Return the problems with known answers that a solver accepts."""
+    """Return the cases that a solver accepts."""
     positive_only = facts.formulation == "min_norm"
     tasks = [case for case in _tasks() if not (positive_only and (case.optimum or 0.0) < 0)]
     return [*(_qcqps() if facts.takes_qcqps else []), *tasks]
@@ -190,7 +190,7 @@ def _tasks() -> list[Case]:
 
 
 def _complaints(solver: str | Solver, facts: SolverFacts, worker: Worker) -> Iterator[tuple[str, str]]:
-    """Yield the name of each case and what is wrong with the solver's answer, given its own tolerance."""
+    """Yield the name of each case, and an error message about the solver's answer or ""."""
     for case in cases(facts):
         many = isinstance(case.problem, MaxMargin) and facts.scope is Scope.LOCAL
         attempts: list[Attempt] = []
@@ -205,7 +205,7 @@ def _complaints(solver: str | Solver, facts: SolverFacts, worker: Worker) -> Ite
 
 
 def _lateness(solver: str | Solver, facts: SolverFacts, worker: Worker) -> str:
-    """Return what is wrong with a run that a short time limit ends."""
+    """Run the solver with a short time limit; return an error message, or "" if it obeys the limit."""
     task = problem("covariance_perceptron[m=40,load=2]")
     late = worker.attempt(task, solver, time_limit=SHORT_TIME_LIMIT, grace_seconds=PATIENCE_SECONDS)
     attempt = late.attempt
@@ -222,7 +222,7 @@ def _lateness(solver: str | Solver, facts: SolverFacts, worker: Worker) -> str:
 
 
 def _misbehaviour(isolated: Isolated) -> str:
-    """Return how a run failed, or what it left behind."""
+    """Return an error message if a run failed, printed or left something behind; otherwise ""."""
     attempt = isolated.attempt
     if attempt.termination in (Termination.ERROR, Termination.CRASHED):
         return f"{attempt.termination}: {attempt.message}"
@@ -234,7 +234,7 @@ def _misbehaviour(isolated: Isolated) -> str:
 
 
 def _wrong_claim(facts: SolverFacts, case: Case, isolated: Isolated) -> str:
-    """Return what is wrong with one attempt, whatever the quality of its point."""
+    """Return an error message if an attempt misbehaves or makes a false claim; otherwise ""."""
     attempt = isolated.attempt
     misbehaviour = _misbehaviour(isolated)
     if misbehaviour:
@@ -255,7 +255,7 @@ def _wrong_claim(facts: SolverFacts, case: Case, isolated: Isolated) -> str:
 
 
 def _wrong_answer(facts: SolverFacts, case: Case, attempts: list[Attempt]) -> str:
-    """Return what is wrong with the best of the attempts."""
+    """Return an error message if the attempts do not give the known answer of the case; otherwise ""."""
     first = attempts[0]
     if case.answer != "optimum":
         return _wrong_termination(facts, case, first)
@@ -265,7 +265,7 @@ def _wrong_answer(facts: SolverFacts, case: Case, attempts: list[Attempt]) -> st
 
 
 def _wrong_termination(facts: SolverFacts, case: Case, attempt: Attempt) -> str:
-    """Return what is wrong with an attempt at a problem without an optimum."""
+    """Return an error message if an attempt at a problem without an optimum contradicts that; otherwise ""."""
     proof = Termination.INFEASIBLE if case.answer == "infeasible" else Termination.UNBOUNDED
     contradiction = f"says {attempt.termination}, but the problem is {case.answer}"
     if attempt.termination.claims_a_solution:
@@ -276,7 +276,7 @@ def _wrong_termination(facts: SolverFacts, case: Case, attempt: Attempt) -> str:
 
 
 def _wrong_optimum(facts: SolverFacts, case: Case, attempts: list[Attempt]) -> str:
-    """Return what is wrong with the best value of the attempts at a problem with a known optimum."""
+    """Return an error message if the best value of the attempts is not the known optimum; otherwise ""."""
     assert case.optimum is not None
     first, sense = attempts[0], _sense(case.problem)
     values = [value for attempt in attempts if (value := _feasible_value(case, attempt)) is not None]
@@ -294,7 +294,7 @@ def _wrong_optimum(facts: SolverFacts, case: Case, attempts: list[Attempt]) -> s
 
 
 def _feasible_value(case: Case, attempt: Attempt) -> float | None:
-    """Return the margin, or the objective if the point is feasible."""
+    """Return the margin of a task, or the objective of a QCQP; None if the point of the QCQP is not feasible."""
     if isinstance(case.problem, MaxMargin):
         return attempt.margin
     return attempt.objective if attempt.point_status is PointStatus.FEASIBLE else None

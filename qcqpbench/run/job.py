@@ -1,4 +1,4 @@
-"""Jobs, the runs that a suite asks for, and their outcomes."""
+"""Jobs (the runs that a suite requests) and their outcomes."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ from .verify import FEASIBILITY_TOLERANCE
 
 @dataclass(frozen=True)
 class Job:
-    """One run of one solver from one start, with its limits. Two jobs with the same key ask for the same.
+    """A requested run of a solver on a problem from one start, with its limits. Equal keys mean equal runs.
 
     Attributes
     ----------
@@ -29,13 +29,13 @@ class Job:
     solver, version
         A spec with all its parameters, and the version of its packages and source.
     formulation
-        The QCQP that a task is given as, or None.
+        Name of the QCQP formulation in which the solver is given a task; None if it is given the problem itself.
     start, seed
         The number of the start, and the seed of all starts.
     time_limit
         Seconds from the solver's entry.
     memory_limit
-        Bytes of the worker's whole process.
+        Bytes of memory of the solver's process and its descendants; None for no limit.
     threads
         BLAS and OpenMP threads.
     tolerance
@@ -56,9 +56,9 @@ class Job:
 
     @property
     def key(self) -> str:
-        """The hash that tells this job from others; the problem counts by its content, not by its name.
+        """The sha256 of all fields except `problem`; the content of the problem enters by `problem_id`.
 
-        Values at their defaults are left out, so that a new field does not change the keys of old rows.
+        Fields with default values are left out, so that adding a field does not change the keys of stored rows.
         """
         content = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "problem"}
         defaults = {field.name: field.default for field in fields(self)}
@@ -75,11 +75,11 @@ class Outcome:
     output
         The end of the solver's output.
     worker
-        The worker that ran it, such as ``local-0``, or the address of a worker of a cluster.
+        The name of the worker that ran the job, such as ``local-0``, or the address of a cluster worker.
     begun
-        Seconds since 1970.
+        Start time of the run in seconds since 1970.
     machine
-        Facts about the machine of the worker, if it is not the driver's.
+        Facts about the machine of the worker; None for the driver's machine.
     """
 
     job: Job
@@ -91,17 +91,17 @@ class Outcome:
 
 
 def load_problem(problem: str) -> MaxMargin | QCQP:
-    """Return the problem of a spec or a file, as in `Job.problem`; a known file suffix makes it a file."""
+    """Return the problem that `problem`, a spec or the path of a file, refers to."""
     return read(problem) if is_file(problem) else named_problem(problem)
 
 
 def is_file(problem: str) -> bool:
-    """Return whether a problem is given as a file."""
+    """Return whether `problem` ends with the suffix of a problem file format."""
     return problem.lower().endswith(tuple(FORMATS))
 
 
 def labels(specs: Iterable[str]) -> dict[str, str]:
-    """Return short names of specs: only the parameters in which a spec differs from others of the same name."""
+    """Return a short label per spec, with only the parameters that differ among specs of the same name."""
     parsed = {spec: (spec, {}) if is_file(spec) else parse(spec) for spec in specs}
     values: dict[tuple[str, str], set[str]] = {}
     for name, parameters in parsed.values():

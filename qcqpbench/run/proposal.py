@@ -1,14 +1,13 @@
-"""The solver's side of a run: build the problem, run the solver, and turn what it returns into plain values.
+"""The solver's side of a run: build the problem, run the solver, and convert its result to plain values.
 
-A `Proposal` holds claims. `qcqpbench.run.verify` computes everything that counts from the problem and the point, in a
-process that no solver's code has run in.
+A `Proposal` holds claims of the solver. `qcqpbench.run.verify` recomputes them from the problem and the point.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-# As they are before a solver can put its own clock in their place.
+# Imported by name, so that a solver cannot replace these clocks by patching `time`.
 from time import perf_counter, process_time
 from typing import Any
 
@@ -25,7 +24,7 @@ from qcqpbench.problem.qcqp import QCQP
 Array = NDArray[np.float64]
 Trace = Sequence[tuple[float, Array]]
 
-# A solver that reports every step of gradient ascent at the paper's size makes 20 MB a run.
+# Reporting every step of gradient ascent at the paper's problem size would take 20 MB per run.
 MAX_TRACE_POINTS = 100
 _MAX_DETAILS = 1000
 _MAX_NAME_CHARACTERS = 100
@@ -36,9 +35,9 @@ _MAX_DETAIL_CHARACTERS = 500
 class Proposal:
     """The claims and points of a solver as plain values, and the times of its run.
 
-    x              its best point, of any shape; None if it returned none
-    trace          (seconds, point) of the points it reported on the way
-    use_reported   whether the run was cut short: then the best of the last reported points stands for x
+    x              the solver's best point, of any shape; None if the solver returned no point
+    trace          (seconds, point) pairs of the points that the solver reported during the run
+    use_reported   whether the run ended early, so that the best of the last reported points is used instead of `x`
     """
 
     termination: Termination
@@ -64,7 +63,7 @@ def propose(
     threads: int = 1,
     callbacks: RunCallbacks | None = None,
 ) -> Proposal:
-    """Run a solver once on a problem, in this process; an exception or a wrong return value becomes a proposal too."""
+    """Run a solver once on a problem in this process; exceptions and invalid results yield a proposal as well."""
     status, reason = solver.availability()
     if status is not Availability.AVAILABLE:
         return Proposal(Termination.SKIPPED, message=reason[:MAX_MESSAGE_CHARACTERS])
@@ -90,7 +89,7 @@ def propose(
 
 
 class _Clock:
-    """Times of a run: wall-clock seconds of building and of solving, CPU seconds of both."""
+    """Wall-clock seconds of building and of solving, and CPU seconds of both together."""
 
     def __init__(self) -> None:
         self._begun, self._cpu_begun = perf_counter(), process_time()
@@ -114,7 +113,7 @@ class _Clock:
 
 
 def _as_seen(problem: MaxMargin | QCQP, solver: Solver, start: Array) -> tuple[MaxMargin | QCQP, Array]:
-    """Return the problem and the start as the solver is given them."""
+    """Return the problem and the start as passed to the solver; a task is encoded as a QCQP for a QCQPSolver."""
     if isinstance(problem, MaxMargin) and isinstance(solver, QCQPSolver):
         form = formulation(solver.formulation)
         return form.encode(problem), form.encode_start(problem, start)
@@ -122,7 +121,7 @@ def _as_seen(problem: MaxMargin | QCQP, solver: Solver, start: Array) -> tuple[M
 
 
 def plain_proposal(solution: Any, seen: MaxMargin | QCQP) -> Proposal:
-    """Convert what a solver returned to plain values of limited size; raise TypeError where that is impossible."""
+    """Convert the solution of a solver to plain values of limited size; raise TypeError if its type is invalid."""
     if not isinstance(solution, Solution):
         raise TypeError(f"run must return a Solution, got {type(solution).__name__}")
     if not isinstance(solution.termination, Termination):
@@ -148,7 +147,7 @@ def plain_proposal(solution: Any, seen: MaxMargin | QCQP) -> Proposal:
 
 
 def _plain_multipliers(multipliers: Any, seen: MaxMargin | QCQP) -> tuple[Array | None, str]:
-    """Return the multipliers of a task as an array, or None and a note if they are not what they must be."""
+    """Return the multipliers of a task as an array and an empty note, or None and a note about the error."""
     if multipliers is None or not isinstance(seen, MaxMargin):
         return None, ""
     try:
@@ -161,7 +160,7 @@ def _plain_multipliers(multipliers: Any, seen: MaxMargin | QCQP) -> tuple[Array 
 
 
 def plain_details(details: Mapping[Any, Any]) -> dict[str, str | float]:
-    """Convert details to text and numbers, cut to limits on their number and size."""
+    """Convert the values of `details` to text or float, and truncate names, texts and the number of entries."""
     return {
         str(key)[:_MAX_NAME_CHARACTERS]: float(value)
         if isinstance(value, int | float | np.number)
@@ -171,7 +170,7 @@ def plain_details(details: Mapping[Any, Any]) -> dict[str, str | float]:
 
 
 def plain_trace(budget: Budget) -> tuple[tuple[float, Array], ...]:
-    """Convert the reported points to plain float64 and thin them; leave out whatever a solver put there itself."""
+    """Return the reported points that are float64 arrays of the right shape with valid times, thinned."""
     trace = []
     try:
         for seconds, point in list(budget.trace):
@@ -184,7 +183,7 @@ def plain_trace(budget: Budget) -> tuple[tuple[float, Array], ...]:
 
 
 def thin_trace(trace: Trace) -> tuple[tuple[float, Array], ...]:
-    """Return at most MAX_TRACE_POINTS of a trace: the first, the last and points evenly in log(seconds) between."""
+    """Return at most MAX_TRACE_POINTS points of a trace, spaced evenly in log(seconds), with the first and the last."""
     if len(trace) <= MAX_TRACE_POINTS:
         return tuple(trace)
     seconds = np.maximum.accumulate(np.maximum([seconds for seconds, _ in trace], 1e-6))

@@ -1,4 +1,4 @@
-"""Suites: problems × solvers × starts, with limits. `qcqpbench.run.suite_file` reads one from a file."""
+"""Suites: problems × solvers × starts, with limits. `qcqpbench.run.suite_file` reads suites from files."""
 
 import math
 import warnings
@@ -35,7 +35,7 @@ _REQUIREMENTS: dict[str, tuple[type, float, str]] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """Number of starts of a solver on a problem, and limits of a run; memory_limit is in GB, as in suite files."""
+    """Starts of a solver on each problem, and limits of each run; `memory_limit` is in GB, `time_limit` in seconds."""
 
     starts: int = 1
     seed: int = 0
@@ -61,10 +61,18 @@ SETTINGS = tuple(setting.name for setting in fields(Settings))
 
 @dataclass(frozen=True)
 class Entry:
-    """A solver of a suite.
+    """A solver of a suite, with its settings.
 
-    where   the values that a problem's parameters must have, by name
-    named   whether it was asked for by name, so that leaving it out is worth a warning
+    Attributes
+    ----------
+    solver
+        Facts about the solver.
+    settings
+        Starts and limits of its runs.
+    where
+        Allowed values of problem parameters, by name. The solver runs only on problems that match.
+    named
+        Whether the suite requests the solver by name; if so, leaving it out on a problem causes a warning.
     """
 
     solver: SolverFacts
@@ -73,7 +81,7 @@ class Entry:
     named: bool = True
 
     def takes(self, problem: str) -> bool:
-        """Return whether it is to run on a problem, given as a spec or a file."""
+        """Return whether the solver is to run on `problem`, a spec or a file."""
         return fits(problem, self.where)
 
 
@@ -98,7 +106,7 @@ class Suite:
         threads: int = 1,
         tolerance: float = FEASIBILITY_TOLERANCE,
     ) -> "Suite":
-        """Return the suite of every solver on every problem.
+        """Return a suite that runs every solver on every problem.
 
         Parameters
         ----------
@@ -117,20 +125,20 @@ class Suite:
 
     @property
     def size(self) -> int:
-        """The largest possible number of jobs."""
+        """Upper bound on the number of jobs."""
         return sum(map(self._max_jobs, self.problems))
 
     def jobs(self, dropped: Callable[[int], None] = lambda _: None) -> Iterator[Job]:
-        """Yield the jobs, all of a problem one after the other.
+        """Yield the jobs, grouped by problem.
 
-        Stored problems are read before the first job, so that a damaged file stops nothing half-way; other problems are
-        made when their turn comes.
+        Stored problems are read before the first job is yielded, so that a damaged file raises an error early. Other
+        problems are generated when their jobs are yielded.
 
         Parameters
         ----------
         dropped
-            Called with the number of jobs of a problem that are left out: its solver does not take the problem, or the
-            same job came before.
+            Called once per problem with the number of its jobs that are left out, because the solver does not accept
+            the problem or the same job was yielded before.
         """
         self._warn_of_unknown_versions()
         keys: set[str] = set()
@@ -172,7 +180,7 @@ class Suite:
         return sum(entry.settings.starts for entry in self._entries(problem))
 
     def _entries(self, problem: str) -> list[Entry]:
-        """Return the entries that take a problem; of several for one solver the last."""
+        """Return the entries that match a problem; of several entries for the same solver, only the last."""
         return list({entry.solver.spec: entry for entry in self.entries if entry.takes(problem)}.values())
 
 
@@ -196,7 +204,7 @@ def _entry_jobs(entry: Entry, text: str, problem: MaxMargin | QCQP) -> Iterator[
 
 
 def _warn_of_copies(text: str, jobs: Iterable[Job], texts_by_id: dict[str, str]) -> None:
-    """Warn if a stored problem has the content of an earlier one, and note its ids."""
+    """Warn if a stored problem has the same content as an earlier one, and add its ids to `texts_by_id`."""
     for id in {job.problem_id for job in jobs}:
         if (first := texts_by_id.setdefault(id, text)) != text:
             consequence = "the runs and the best known value of the latter count"
@@ -204,25 +212,25 @@ def _warn_of_copies(text: str, jobs: Iterable[Job], texts_by_id: dict[str, str])
 
 
 def facts(problem: str) -> dict[str, Any]:
-    """Return the name and the parameters of a problem given as a spec, or the name of a file."""
+    """Return the name and the parameters of a problem as a dict; for a file, only its path as the name."""
     return {"name": problem} if is_file(problem) else {"name": parse(problem)[0], **problem_parameters(problem)}
 
 
 def fits(problem: str, where: Mapping[str, Sequence[Any]]) -> bool:
-    """Return whether each named parameter of a problem has one of the given values."""
+    """Return whether each parameter of `problem` named in `where` has one of the values given there."""
     values = facts(problem) if where else {}
     return all(name in values and values[name] in allowed for name, allowed in where.items())
 
 
 def expand_problem(text: str) -> list[str]:
-    """Return the problems that a text stands for: a spec, a file, the files of a folder, the instances of a library."""
+    """Return the specs or files that `text` (a spec, a file, a folder of files, or a library) expands to."""
     if is_file(text) or (text not in family_names() and Path(text).is_dir()):
         return problem_files(Path(text))
     return [member.spec for member in problem_members(text)]
 
 
 def problem_files(path: Path) -> list[str]:
-    """Return the path of a problem file, or of all problem files in a folder."""
+    """Return the absolute path of a problem file, or of all problem files in a folder, sorted."""
     if not path.is_dir():
         require(path.is_file(), f"{path}: no such file or folder")
         return [absolute(str(path))]

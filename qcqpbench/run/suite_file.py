@@ -29,9 +29,9 @@
     starts = 5                        # settings and parameters of its own
     where.load = [0.5, 1]             # only on these problems
 
-In a solver's block the names of the settings are the settings; a parameter of the same name goes into the spec's
-brackets. If several blocks give a solver for a problem, the last one counts. A solver of max-margin tasks is left out
-on general QCQPs, with a warning if it was asked for by name.
+In a solver's block, a key with the name of a setting is that setting; a parameter of the same name must be given in the
+brackets of the spec. If several blocks match a solver and a problem, the last one is used. A solver that accepts only
+max-margin tasks is left out on general QCQPs, with a warning if the suite requests it by name.
 """
 
 import contextlib
@@ -59,19 +59,19 @@ def suites() -> list[str]:
 
 
 def load_suite(name: str | Path, every: Sequence[str] | None = None) -> Suite:
-    """Return a suite by its name, or from a file.
+    """Load a suite that comes with qcqpbench, or one from a file.
 
     Parameters
     ----------
     name
-        A name of `suites`, or the path of a file that ends with .toml.
+        One of the names that `suites` returns, or the path of a .toml file.
     every
-        The names of the solvers that ``"*"`` stands for, if not all.
+        The names of the solvers that ``"*"`` stands for; None for all solvers.
 
     Raises
     ------
     QcqpbenchError
-        If there is no such suite, or its file has a mistake: the message begins with the file and the line.
+        If the suite does not exist, or its file is invalid; the message then begins with the file and the line.
     """
     if str(name).endswith(".toml"):
         path = Path(name)
@@ -94,7 +94,7 @@ def _shipped() -> Any:
 
 @dataclass(frozen=True)
 class _Block:
-    """A table of a suite file: the number-th [[problem]] or [[solver]]."""
+    """A [[problem]] or [[solver]] table of a suite file; `number` counts the tables of its kind from 0."""
 
     kind: Literal["problem", "solver"]
     number: int
@@ -102,7 +102,7 @@ class _Block:
 
     @property
     def reserved(self) -> tuple[str, ...]:
-        """The keys that are no parameters."""
+        """The keys of the block that are not parameters."""
         return ("name", "file") if self.kind == "problem" else ("name", "where", *SETTINGS)
 
     @property
@@ -110,13 +110,13 @@ class _Block:
         return family_names() if self.kind == "problem" else solver_names()
 
     def grid(self) -> dict[str, list[Any]]:
-        """Return the values of each parameter."""
+        """Return the list of values of each parameter by name."""
         parameters = {key: value for key, value in self.content.items() if key not in self.reserved}
         return {key: value if isinstance(value, list) else [value] for key, value in parameters.items()}
 
 
 class _SuiteFile:
-    """A suite file being read. Every mistake in it is one line that begins with the file and the line."""
+    """Parser of a suite file. Error messages begin with the file and the line."""
 
     def __init__(self, path: Path, text: str, every: Sequence[str] | None = None) -> None:
         self.path, self.every = path, every
@@ -178,7 +178,7 @@ class _SuiteFile:
             yield Entry(solver_facts(spec), settings, where, named=block.content["name"] != "*")
 
     def _specs(self, block: _Block) -> Iterator[str]:
-        """Yield the specs that a block stands for: each of its names with each point of the grid of its parameters."""
+        """Yield the specs of a block: the product of its names and the values of its parameters."""
         with self._at("name", block):
             parsed = self._names(block)
         grid = block.grid()
@@ -203,7 +203,7 @@ class _SuiteFile:
             yield spec
 
     def _names(self, block: _Block) -> list[tuple[str, dict[str, str]]]:
-        """Return the name and the parameters of each spec that a block names."""
+        """Return the name and the parameters of each spec under the key `name` of a block."""
         names, known_names = block.content.get("name"), block.known_names
         if block.kind == "solver" and names == "*":
             names = _usable(known_names) if self.every is None else list(self.every)
@@ -219,7 +219,7 @@ class _SuiteFile:
 
     @contextlib.contextmanager
     def _at(self, key: str, block: _Block | None = None) -> Iterator[None]:
-        """Add the file and the line of a key to errors."""
+        """Prefix messages of QcqpbenchError with the file and the line of `key`."""
         try:
             yield
         except QcqpbenchError as error:
@@ -229,7 +229,7 @@ class _SuiteFile:
         return QcqpbenchError(f"{self.path}:{self._line(key, block)}: {error}")
 
     def _line(self, key: str, block: _Block | None) -> int:
-        """Return the line of a key in a block, or else the line where the block begins."""
+        """Return the line number of `key` in `block` (None for the whole file), or else the first line of the block."""
         begin = 0 if block is None else self._first_line(block)
         end = next(
             (k for k in range(begin + 1, len(self.lines)) if block and re.match(r"\s*\[\[", self.lines[k])),
@@ -244,7 +244,7 @@ class _SuiteFile:
 
 
 def _usable(names: Iterable[str]) -> list[str]:
-    """Return the names of solvers that can be described; the others are left out with a warning."""
+    """Return the names of the solvers whose facts are available; warn about the others."""
     usable = []
     for name in names:
         try:
@@ -257,14 +257,14 @@ def _usable(names: Iterable[str]) -> list[str]:
 
 
 def _check_values(key: str, values: Sequence[Any], given: Any) -> None:
-    """Require that a key has values that a spec can hold."""
+    """Raise QcqpbenchError if `values` is empty or holds a value other than text or a number."""
     require(bool(values), f"{key} must have at least one value, got []")
     simple = all(isinstance(value, str | int | float) for value in values)
     require(simple, f"{key} must be a value or a list of values, got {given!r}")
 
 
 def _check_key(key: str, name: str, given: Mapping[str, str], block: _Block) -> None:
-    """Require that a key is a parameter of a family or solver, which its spec does not give already."""
+    """Raise QcqpbenchError if `key` is not a parameter of the family or solver `name`, or is also in `given`."""
     described = family_facts(name) if block.kind == "problem" else solver_facts(name)
     allowed = [parameter.name for parameter in described.parameters]
     if key not in allowed:
@@ -273,7 +273,7 @@ def _check_key(key: str, name: str, given: Mapping[str, str], block: _Block) -> 
 
 
 def _where(where: Any, problems: Sequence[str]) -> dict[str, list[Any]]:
-    """Return the allowed values of each parameter; raise an error if no problem fits."""
+    """Return the allowed values of each parameter in `where`; raise QcqpbenchError if no problem matches."""
     require(isinstance(where, dict), f"where must name parameters, such as where.m = [25, 50], got {where!r}")
     known = {name for problem in problems for name in facts(problem)}
     for name in where:

@@ -1,4 +1,4 @@
-"""Verification: every number is computed from the problem and the point; nothing is taken from the solver."""
+"""Verification: recompute objective, violation and margin from the problem and the point alone."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -19,20 +19,31 @@ Array = NDArray[np.float64]
 
 # Relative violation up to which a point is feasible, unless the suite sets another.
 FEASIBILITY_TOLERANCE = 1e-6
-# The quantities of a finding that are those of a task.
+# Fields of a `Finding` that are defined for tasks.
 OF_TASK = ("margin", "kappa_bar", "overlap", "test_accuracy")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The computed values of a point; None for quantities that the problem does not have, or without a valid point.
+    """Values computed at a point. A quantity is None if the problem does not define it or the point is not valid.
 
-    objective            of a QCQP
-    violation            of a QCQP: the largest violation of a constraint or bound
-    relative_violation   the same, each divided by max(1, |bound|): rows of tiny coefficients want scaling beforehand
-    margin, kappa_bar    of a task: κ of the unit rows, and κ/scale
-    overlap              of a task: the largest |w_i·w_j|
-    test_accuracy        of a task with held-out trials: the share of them that is classified correctly
+    Attributes
+    ----------
+    point_status
+        Whether there is a point, and whether it is valid and feasible.
+    objective
+        The objective of a QCQP.
+    violation
+        The largest violation of a constraint or bound of a QCQP.
+    relative_violation
+        The largest of the violations of a QCQP, each divided by max(1, abs(bound)). Rows with tiny coefficients should
+        be scaled beforehand.
+    margin, kappa_bar
+        The margin κ of a task with the rows of W scaled to unit length, and κ divided by the scale of the task.
+    overlap
+        The largest absolute overlap w_i·w_j of two unit rows of W.
+    test_accuracy
+        The fraction of held-out trials that are classified correctly, if the task has any.
     """
 
     point_status: PointStatus
@@ -46,7 +57,7 @@ class Finding:
 
 
 def verify(problem: QCQP | MaxMargin, x: ArrayLike | None, tolerance: float = FEASIBILITY_TOLERANCE) -> Finding:
-    """Evaluate a point. It is feasible if its relative violation is at most the tolerance."""
+    """Evaluate a point. A point `x` of a QCQP is feasible if its relative violation is at most `tolerance`."""
     if x is None:
         return Finding(PointStatus.NONE)
     try:
@@ -91,13 +102,20 @@ _MAX_REPORTED_POINTS = 32
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """The suite's findings about a proposal.
+    """Result of evaluating a proposal.
 
-    finding            the point's margin, objective, violation, … as recomputed
-    point, x, trace, multipliers   as in Attempt, those of a wrong shape left out
-    bound              the claimed bound; for a task in a formulation, the bound on the margin that it implies
-    gap                between the bound and the margin or objective, relative to the larger of them
-    kappa_bar_theory, best_known, sense   facts about the problem
+    Attributes
+    ----------
+    finding
+        The values recomputed at the point.
+    point, x, trace, multipliers
+        As in `Attempt`; arrays of a wrong shape are left out.
+    bound
+        The claimed bound; for a task in a formulation, the bound on the margin that it implies.
+    gap
+        The distance between the bound and the margin or objective, relative to the larger absolute value.
+    kappa_bar_theory, best_known, sense
+        Facts about the problem, as in `Attempt`.
     """
 
     finding: Finding
@@ -119,14 +137,14 @@ def evaluate(
     tolerance: float,
     encode: Callable[[Formulation, MaxMargin], QCQP] = lambda form, task: form.encode(task),
 ) -> Evaluation:
-    """Evaluate the proposed point. It is feasible if its relative violation is at most the tolerance.
+    """Evaluate a proposal on a problem.
 
     Parameters
     ----------
     formulation_name
-        The QCQP that the solver was given a task as; None if it was given the problem itself.
+        Name of the formulation in which the solver was given a task; None if it was given the problem itself.
     encode
-        Makes that QCQP, which is as large as the problem. It is called only if there is a point to evaluate.
+        Function that returns the QCQP of a formulation and a task; called only if there is a point to evaluate.
     """
     form = formulation(formulation_name) if formulation_name and isinstance(problem, MaxMargin) else None
     with_points = proposal.x is not None or bool(proposal.use_reported and proposal.trace)
@@ -156,7 +174,7 @@ def evaluate(
 def _decode(
     task: MaxMargin, form: Formulation, x: Array, finding: Finding
 ) -> tuple[Finding, Array | None, Array | None]:
-    """Return the finding about x with that about W, the W that x encodes, and x; no points if W has no direction."""
+    """Decode `x` to W; return `finding` with the task's values, W and `x`, or an INVALID finding and no points."""
     try:
         W = form.decode(task, x)
     except QcqpbenchError:
@@ -168,7 +186,7 @@ def _decode(
 def _decode_trace(
     problem: MaxMargin | QCQP, form: Formulation | None, trace: Sequence[tuple[float, Array]]
 ) -> tuple[tuple[float, Array], ...]:
-    """Return the points of a trace in terms of the problem; those of a wrong shape are left out."""
+    """Return a trace with its points decoded from the formulation, if any; points of a wrong shape are left out."""
     if form is not None and isinstance(problem, MaxMargin):
         return tuple((at, form.decode(problem, x)) for at, x in trace if _has_directions(problem, x))
     shape = (problem.n, problem.m) if isinstance(problem, MaxMargin) else (problem.n_variables,)
@@ -176,7 +194,7 @@ def _decode_trace(
 
 
 def _multipliers(problem: MaxMargin | QCQP, proposal: Proposal) -> Array | None:
-    """Return the multipliers of a proposal if they have the shape of a task's labels."""
+    """Return the multipliers of a proposal; None unless they have the shape of the labels of a task."""
     multipliers = proposal.multipliers
     if multipliers is None or not isinstance(problem, MaxMargin) or multipliers.shape != problem.labels.shape:
         return None
@@ -184,25 +202,25 @@ def _multipliers(problem: MaxMargin | QCQP, proposal: Proposal) -> Array | None:
 
 
 def finite(value: float | None) -> float | None:
-    """Return the value, or None if it is not finite."""
+    """Return `value`, or None if it is not finite."""
     return None if value is None or not math.isfinite(value) else float(value)
 
 
 def relative_gap(bound: float | None, value: float | None) -> float | None:
-    """Return the distance between a bound and a value, relative to the larger of them; None if one is missing."""
+    """Return abs(bound − value) relative to the larger absolute value of the two; None if one is None."""
     if bound is None or value is None:
         return None
     return abs(bound - value) / max(abs(bound), abs(value), 1e-300)
 
 
 def _best_reported(seen: MaxMargin | QCQP, proposal: Proposal, tolerance: float) -> Array | None:
-    """Return the best of the last reported points."""
+    """Return the best, by `_rank`, of the last `_MAX_REPORTED_POINTS` reported points; None if there are none."""
     points: Sequence[Array] = [x for _, x in proposal.trace[-_MAX_REPORTED_POINTS:]]
     return max(points, key=lambda x: _rank(seen, x, tolerance), default=None)
 
 
 def _rank(seen: MaxMargin | QCQP, x: Array, tolerance: float) -> tuple[float, float]:
-    """Return a key that sorts points by their violation beyond the tolerance, then by their margin or objective."""
+    """Return a sort key, larger for better points: by violation beyond `tolerance`, then by margin or objective."""
     finding = verify(seen, x, tolerance)
     if finding.point_status is PointStatus.INVALID:
         return -math.inf, 0.0
@@ -214,7 +232,7 @@ def _rank(seen: MaxMargin | QCQP, x: Array, tolerance: float) -> tuple[float, fl
 
 
 def _has_directions(task: MaxMargin, x: Array) -> bool:
-    """Return whether x begins with the values of a W without zero rows."""
+    """Return whether the first n·m values of `x` form a finite matrix W without zero rows."""
     if x.ndim != 1 or x.size < task.n * task.m:
         return False
     W = x[: task.n * task.m].reshape(task.n, task.m)

@@ -11,7 +11,7 @@ from .replica_symmetric import classical_capacity, covariance_capacity
 
 
 def per_synapse(capacity: ArrayLike, m: ArrayLike, n: ArrayLike) -> Any:
-    """Return a capacity per synapse.
+    """Return a capacity divided by the number of synapses nm.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def classical_information(kappa_bar: ArrayLike, m: ArrayLike, n: ArrayLike) -> A
     Returns
     -------
     float or array
-        𝓘 = P (m + n) in bits, with P of `classical_capacity`.
+        𝓘 = P (m + n) in bits, where P is `classical_capacity`.
     """
     return classical_capacity(kappa_bar, m) * (np.asarray(m) + np.asarray(n))
 
@@ -61,7 +61,7 @@ def covariance_information(kappa_bar: ArrayLike, m: ArrayLike, n: ArrayLike, f: 
     Returns
     -------
     float or array
-        𝓘 = P (log₂K + N) in bits, with P of `covariance_capacity` and log₂K + N of `covariance_pattern_bits`.
+        𝓘 = P (log₂K + N) in bits, where P is `covariance_capacity` and log₂K + N is `covariance_pattern_bits`.
     """
     return covariance_capacity(kappa_bar, m, n) * covariance_pattern_bits(m, n, f)
 
@@ -79,7 +79,8 @@ def covariance_pattern_bits(m: ArrayLike, n: ArrayLike, f: ArrayLike = 1.0) -> A
     Returns
     -------
     float or array
-        log₂K + N in bits, with log₂K = M (f − S(f)), M = m(m−1)/2 and N = n(n−1)/2.
+        log₂K + N in bits, for N = n(n−1)/2 labels and K possible patterns with M = m(m−1)/2 entries. log₂K is
+        M (f − S(f)), see `bits_per_entry`.
     """
     m, n = np.asarray(m), np.asarray(n)
     return m * (m - 1) / 2 * bits_per_entry(f) + n * (n - 1) / 2
@@ -96,7 +97,7 @@ def bits_per_entry(f: ArrayLike) -> Any:
     Returns
     -------
     float or array
-        log₂K / M = f − S(f) in bits with S(f) = f log₂f + (1−f) log₂(1−f): 0 at f = 0, 1 at f = 1.
+        f − S(f) in bits, with S(f) = f log₂f + (1−f) log₂(1−f). This is 0 at f = 0 and 1 at f = 1.
 
     Raises
     ------
@@ -123,7 +124,7 @@ def information_ratio(m: ArrayLike, n: ArrayLike, f: ArrayLike = 1.0) -> Any:
     Returns
     -------
     float or array
-        𝓘_cov/𝓘_class, the same for every margin. For f = 1 it is 2[m(m−1)+n(n−1)]/((n−1)(m+n)), which tends to 2 for
+        𝓘_cov/𝓘_class, independent of the margin. For f = 1: 2[m(m−1)+n(n−1)]/((n−1)(m+n)), which tends to 2 for
         n ≫ m, to 2 for n = m ≫ 1 and to 2(m−1)/(n−1) for n ≪ m.
     """
     return covariance_information(0.0, m, n, f) / classical_information(0.0, m, n)

@@ -1,14 +1,16 @@
 """Replica-symmetric predictions for the capacity of classical and covariance perceptrons as m → ∞.
 
-Dahmen, Gilson, Helias, J. Phys. A 53 (2020) 354002. Everything rests on one integral,
+See Dahmen, Gilson, Helias, J. Phys. A 53 (2020) 354002. With the integral
 
-    I(κ̄) = ∫_{−κ̄}^∞ Dt (t+κ̄)² = (1+κ̄²) Φ(κ̄) + κ̄ φ(κ̄),   Dt = φ(t) dt the standard normal measure:
+    I(κ̄) = ∫_{−κ̄}^∞ Dt (t+κ̄)² = (1+κ̄²) Φ(κ̄) + κ̄ φ(κ̄),   Dt = φ(t) dt the standard normal measure,
 
-    classical    P = m / I(κ̄), whatever the number of outputs n
+the capacities are
+
+    classical    P = m / I(κ̄) for any number of outputs n
     covariance   P = 4m / ((n−1) I(κ̄)),   n ≥ 2
 
 κ̄ = κ/√(f c²) is the rescaled margin, P the number of patterns, P̂ = P/(nm) the load per synapse. The prediction holds
-for a typical large instance; it does not bound a single finite one. All functions are vectorized.
+for typical large instances and is not a bound for a finite instance. All functions are vectorized.
 """
 
 from typing import Any
@@ -58,7 +60,7 @@ def classical_capacity(kappa_bar: ArrayLike, m: ArrayLike) -> Any:
     Returns
     -------
     float or array
-        P = m / I(κ̄), whatever the number of outputs.
+        P = m / I(κ̄), independent of the number of outputs.
 
     Raises
     ------
@@ -99,7 +101,7 @@ def covariance_capacity(kappa_bar: ArrayLike, m: ArrayLike, n: ArrayLike = 2) ->
 
 
 def classical_kappa_bar(p: ArrayLike, m: ArrayLike) -> Any:
-    """Return the largest margin at which a classical perceptron classifies p patterns, inverse to `classical_capacity`.
+    """Return the largest margin of a classical perceptron with p patterns, the inverse of `classical_capacity`.
 
     Parameters
     ----------
@@ -123,7 +125,7 @@ def classical_kappa_bar(p: ArrayLike, m: ArrayLike) -> Any:
 
 
 def covariance_kappa_bar(p: ArrayLike, m: ArrayLike, n: ArrayLike = 2) -> Any:
-    """Return the largest margin of a covariance perceptron with p patterns, inverse to `covariance_capacity`.
+    """Return the largest margin of a covariance perceptron with p patterns, the inverse of `covariance_capacity`.
 
     Parameters
     ----------
@@ -157,7 +159,7 @@ def _check(m: ArrayLike, n: ArrayLike = 2) -> None:
 
 
 def _over(count: Any, integral: Any) -> Any:
-    """Return count/integral, which is infinite where the integral underflows to 0."""
+    """Return `count` / `integral`, infinite where the integral underflows to 0."""
     with np.errstate(divide="ignore"):
         return count / np.asarray(integral)
 
@@ -179,7 +181,7 @@ def _integrals(kappa_bar: ArrayLike) -> tuple[Array, Array]:
 
     kappa = np.asarray(kappa_bar, dtype=np.float64)
     require(not np.isnan(kappa).any(), "kappa_bar must be a number, got NaN")
-    # Beyond these, I is 0 or inf in float64.
+    # Beyond these limits, I is 0 or inf in float64.
     kappa = np.clip(kappa, -1e3, 1e200)
     with np.errstate(over="ignore"):
         square = kappa**2

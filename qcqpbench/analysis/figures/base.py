@@ -1,4 +1,4 @@
-"""The contract of a figure, the rows it is computed from, and helpers for tables and captions."""
+"""Definition of a figure, selection of its rows, and helpers for tables and captions."""
 
 import contextlib
 import itertools
@@ -24,40 +24,41 @@ if TYPE_CHECKING:
 Axes: TypeAlias = "matplotlib.axes.Axes"
 Table = list[dict[str, Any]]
 
-# A run of gip follows many paths, except in this series.
+# Series of gip runs that follow a single path; other runs of gip follow many.
 ONE_PATH = "gip, one path"
 
 
 @dataclass(frozen=True)
 class Data:
-    """The numbers and the caption of a figure. Lines of the table may have different columns."""
+    """Table and caption of a figure. Lines of the table may have different columns."""
 
     table: Table
     caption: str
 
     def where(self, **values: Any) -> Table:
-        """Return the lines that have these values."""
+        """Return the lines of the table whose columns have the given values."""
         return [line for line in self.table if all(line.get(name) == value for name, value in values.items())]
 
     def with_column(self, name: str) -> Table:
-        """Return the lines that have this column."""
+        """Return the lines of the table that have the column `name`."""
         return [line for line in self.table if name in line]
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of the paper or of a study.
+    """Figure of the paper or of a study.
 
     Parameters
     ----------
     name
-        Its name on the command line and in file names.
+        Name of the figure on the command line and of its files.
     suite
-        Returns the suite of runs it needs, the quick one or the full one; None if it needs no runs.
+        Function that returns the suite to run: the quick one if its argument is True, else the full one. None if the
+        figure needs no runs.
     data
-        Returns table and caption for the rows of these runs, as `measured` returns them.
+        Function that computes table and caption from the rows that `measured` returns.
     paint
-        Draws the data into the panels.
+        Function that draws the data into the panels.
     panels
         Number of panels side by side.
     """
@@ -70,30 +71,30 @@ class Figure:
 
 
 def grid(name: str, **parameters: Any) -> list[str]:
-    """Return the problem specs of a grid. Each parameter is a value or a list of values."""
+    """Return the specs of family `name` for all combinations of parameters, each a value or a list of values."""
     values = [value if isinstance(value, list | tuple | range) else [value] for value in parameters.values()]
     points = itertools.product(*values)
     return [family(spell(name, dict(zip(parameters, point, strict=True)))).spec for point in points]
 
 
 def entry(spec: str, settings: Settings, **parameters: Any) -> Entry:
-    """Return a suite entry for a solver, restricted to problems with these parameters."""
+    """Return a suite entry for the solver `spec`, restricted to problems with the given parameters."""
     return Entry(solver_facts(spec), settings, {name: [value] for name, value in parameters.items()})
 
 
 def measured(store: Store, suite: Suite) -> list[Row]:
-    """Return the newest row of each run of a suite's solvers on its problems, with any number of starts.
+    """Return the newest row of each run of a suite's solvers on its problems, for all starts in the store.
 
-    Solvers are matched by series, so rows with former settings of a solver count too. Specs that lack a parameter added
-    later count as having its default. Each row has its `series`, the solver's `scope`, the `point`, and as `facts` the
-    problem's name and parameters, including p, n and the load.
+    Solvers are matched by `series_name`, so rows with other settings of a solver count too. Parameters missing from a
+    stored spec have their defaults. Each row has the additional keys `series`, `scope` (of the solver), `point`, and
+    `facts`, the name and parameters of the problem including p, n and the load.
     """
     newest = {_run(row): row for row in _of_suite(store, suite)}
     return [row | {"facts": _facts(row["problem"]), "point": store.point(row["id"])} for row in newest.values()]
 
 
 def count_replaced(store: Store, suite: Suite) -> int:
-    """Return the number of rows of a suite that `measured` leaves out because newer rows of the same runs exist."""
+    """Return the number of rows that `measured` leaves out because newer rows of the same runs exist."""
     runs = list(map(_run, _of_suite(store, suite)))
     return len(runs) - len(set(runs))
 
@@ -118,7 +119,7 @@ def _run(row: Row) -> tuple[Any, ...]:
 
 
 def mixed_versions(rows: Iterable[Row]) -> str:
-    """Return a sentence naming the series with rows of several solver versions; empty if there are none."""
+    """Return a sentence that names the series with several solver versions; empty if there are none."""
     versions: dict[str, set[str]] = {}
     for row in rows:
         versions.setdefault(row["series"], set()).add(row["version"])
@@ -127,7 +128,7 @@ def mixed_versions(rows: Iterable[Row]) -> str:
 
 
 class _Spellings:
-    """Current spellings of the specs in stored rows. Specs of unknown families and solvers are unchanged."""
+    """Conversion of stored specs to their current spelling, for the families and solvers of a suite."""
 
     def __init__(self, suite: Suite) -> None:
         self._solvers = {entry.solver.name for entry in suite.entries}
@@ -155,7 +156,7 @@ def _facts(problem: str) -> dict[str, Any]:
 
 
 def group_by(rows: Iterable[Row], *names: str) -> dict[tuple[Any, ...], list[Row]]:
-    """Return the rows grouped by their facts or columns of these names, sorted by the values."""
+    """Group the rows by the facts, or else the columns, called `names`; sort the groups by these values."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(row["facts"].get(name, row.get(name)) for name in names), []).append(row)
@@ -163,13 +164,13 @@ def group_by(rows: Iterable[Row], *names: str) -> dict[tuple[Any, ...], list[Row
 
 
 def best_of_sets(rows: Iterable[Row]) -> list[float]:
-    """Return the largest κ̄ over the starts for each pattern set with a point."""
+    """Return the largest κ̄ over the rows of each problem, for problems with any κ̄."""
     sets = group_by((row for row in rows if row["kappa_bar"] is not None), "problem").values()
     return [max(row["kappa_bar"] for row in group) for group in sets]
 
 
 def mean_and_range(name: str, values: Sequence[float]) -> dict[str, float]:
-    """Return table columns with number, mean, minimum and maximum of one value per pattern set."""
+    """Return number, mean, minimum and maximum of `values` as columns: for name x these are sets, x, x_low, x_high."""
     if not values:
         return {"sets": 0}
     ends = {f"{name}_low": min(values), f"{name}_high": max(values)}
@@ -177,7 +178,7 @@ def mean_and_range(name: str, values: Sequence[float]) -> dict[str, float]:
 
 
 def series_name(spec: str) -> str:
-    """Return the name of a solver in figures: the spec itself if it cannot be parsed."""
+    """Return the name of a solver in figures, or `spec` itself if it cannot be parsed."""
     try:
         name, parameters = parse(spec)
     except QcqpbenchError:
@@ -189,7 +190,7 @@ def series_name(spec: str) -> str:
 
 
 def count_distinct(values: Iterable[Any], noun: str) -> str:
-    """Return the number of different values, with the noun."""
+    """Return a text with the number of distinct values and the noun, in the plural unless the number is 1."""
     count = len(set(values))
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
@@ -199,5 +200,5 @@ def count_pattern_sets(rows: Iterable[Row]) -> str:
 
 
 def describe_parameters(row: Row, *names: str) -> str:
-    """Return parameters of the row's problem in words."""
+    """Return a text with the parameters `names` of the row's problem and their values."""
     return "Parameters: " + ", ".join(f"{name} = {row['facts'][name]:g}" for name in names)

@@ -1,4 +1,4 @@
-"""capacity: margins found by solvers against load, theory, certified upper bounds, and success rates."""
+"""Figure `capacity`: margins found by solvers against load, theory, certified upper bounds, and success rates."""
 
 from collections.abc import Sequence
 
@@ -48,12 +48,12 @@ def _suite(quick: bool) -> Suite:
 
 
 def _data(rows: Sequence[Row]) -> Data:
-    """Return theory, bounds, and per solver, m and load the largest κ̄ over starts and the fraction of runs with κ > 0.
+    """Return theory, upper bounds, and by solver, m and load the largest κ̄ and the fraction of runs with κ > 0.
 
-    Every returned point counts, scaled to unit rows. A run without a point has no positive margin.
+    Every returned point counts, with rows scaled to unit length. Runs without a point count as κ ≤ 0.
     """
     table = [*_theory_lines(rows), *_bound_lines(rows)]
-    # Solvers of bounds round their points from a relaxation, and do not compete.
+    # Solvers that prove bounds round their points from a relaxation and do not compete.
     local = [row for row in rows if row["scope"] is not Scope.BOUND]
     for (series, m, load), group in group_by(local, "series", "m", "load").items():
         positive = sum((row["margin"] or 0) > 0 for row in group)

@@ -1,7 +1,6 @@
-"""The figures of Dahmen, Gilson, Helias, J. Phys. A 53 (2020) 354002, from runs of today's solvers.
+"""Index of the figures of Dahmen, Gilson, Helias, J. Phys. A 53 (2020) 354002, from runs of current solvers.
 
-A figure computes a table from the rows of a suite and is drawn from that table alone, so the table has every number
-that the picture shows.
+Each figure is drawn only from a table computed from the rows of a suite, so the table contains every number in it.
 """
 
 from .base import Data, Figure, count_replaced, measured, mixed_versions

@@ -1,4 +1,4 @@
-"""information_capacity: bits per synapse against the number of outputs, and their ratio to the classical perceptron."""
+"""Figure `information_capacity`: bits per synapse against the number of outputs, and ratio to classical perceptrons."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ def _suite(quick: bool) -> Suite:
 
 
 def _data(rows: Sequence[Row]) -> Data:
-    """Return theory at κ = 0, and the ratio computed from measured margins.
+    """Return the information capacity of theory at κ = 0, and its ratio to the classical one from measured margins.
 
     Runs do not measure the capacity at κ = 0, but in theory the ratio is the same at every margin. So the information
     in p patterns classified with margin κ̄ is compared with the capacity of classical perceptrons at κ̄, for which the

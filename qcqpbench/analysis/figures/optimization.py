@@ -1,4 +1,4 @@
-"""optimization: the paper's gradient ascent on the soft margin, step by step."""
+"""Figure `optimization`: the paper's gradient ascent on the soft margin, step by step."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""overlap: w_1·w_2 of trained weights against load, in theory 0 for large m."""
+"""Figure `overlap`: w_1·w_2 of trained weights against load, in theory 0 for large m."""
 
 import math
 import statistics
@@ -31,7 +31,7 @@ def _suite(quick: bool) -> Suite:
 
 
 def _data(rows: Sequence[Row]) -> Data:
-    """Return R_12 of each run, and its mean and standard error at each load.
+    """Return the overlap R_12 = w_1·w_2 of each run, and its mean and standard error at each load.
 
     Only pattern sets count as independent, because starts on the same patterns often reach the same point.
     """

@@ -1,4 +1,4 @@
-"""pattern_capacity: number of patterns against the margin, for covariance and classical perceptrons."""
+"""Figure `pattern_capacity`: number of patterns against the margin, for covariance and classical perceptrons."""
 
 import math
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ def _suite(quick: bool) -> Suite:
 
 
 def _data(rows: Sequence[Row]) -> Data:
-    """Return theory and measured margins; n = 1 stands for the classical perceptron."""
+    """Return margins predicted by theory and measured margins; n = 1 denotes the classical perceptron."""
     table: Table = []
     rows = [_with_margin(row) for row in rows]
     m = rows[0]["facts"]["m"]
@@ -57,7 +57,7 @@ def _data(rows: Sequence[Row]) -> Data:
 
 
 def _with_margin(row: Row) -> Row:
-    """Return the row with κ̄ = 1/‖w‖ if it is a feasible point of the classical perceptron, minimize ‖w‖²."""
+    """Set κ̄ = 1/‖w‖ in a copy of the row if it has a feasible point w of the classical problem, minimize ‖w‖²."""
     if row["facts"]["name"] != _CLASSICAL or row["point_status"] != "feasible":
         return row
     return row | {"kappa_bar": 1 / math.sqrt(row["objective"])}

@@ -71,7 +71,7 @@ _METADATA: dict[str, dict[str, Any]] = {
 
 
 def prepare(folder: Path) -> None:
-    """Create the folder and check that matplotlib is installed, before hours of runs."""
+    """Create `folder`; raise QcqpbenchError if it cannot be written or matplotlib is not installed."""
     has_matplotlib = importlib.util.find_spec("matplotlib") is not None
     require(has_matplotlib, "figures need the package matplotlib: pip install 'qcqpbench[figures]'")
     try:
@@ -82,7 +82,7 @@ def prepare(folder: Path) -> None:
 
 
 def save(figure: Figure, data: Data, folder: Path) -> None:
-    """Write the picture in all FORMATS, and its table as CSV, to a folder."""
+    """Write the figure in all FORMATS, and its table as CSV, to `folder`."""
     _draw(figure, data, folder)
     columns = list(dict.fromkeys(name for line in data.table for name in line))
     header = re.escape(",".join(columns[:_KEY_COLUMNS]))
@@ -102,7 +102,7 @@ def _draw(figure: Figure, data: Data, folder: Path) -> None:
     caption_height = _CAPTION_LINE_INCHES * len(lines) + 2 * _MARGIN_INCHES
     height = _PANEL_INCHES + caption_height
     panel_area = (0, caption_height / height, 1, _PANEL_INCHES / height)
-    # The user's own matplotlib settings do not apply.
+    # The user's matplotlib settings are ignored.
     with style.context(_RC_PARAMS, after_reset=True):
         layout = ConstrainedLayoutEngine(rect=panel_area, w_pad=0.08, h_pad=0.04, wspace=0.04)
         picture = Picture(figsize=(_WIDTH_INCHES, height), layout=layout)
@@ -118,18 +118,18 @@ def _draw(figure: Figure, data: Data, folder: Path) -> None:
 
 
 def _caption_lines(caption: str) -> list[str]:
-    """Return the wrapped caption, with real minus signs, and no line break within `m = 100` or after `a:`."""
+    """Wrap the caption without line breaks within `m = 100` or after `a:`, and replace hyphens by minus signs."""
     caption = re.sub(" [=→×] |[ab]: ", lambda match: match[0].replace(" ", "\u00a0"), caption)
     return textwrap.wrap(re.sub(r"\B-(?=\d)", "−", caption), _CAPTION_CHARACTERS)
 
 
 def curve(panel: Axes, lines: Table, x: str, y: str, style: str = "-", **look: Any) -> None:
-    """Plot column y of a table against column x."""
+    """Plot column `y` of a table against column `x` as a curve."""
     panel.plot([line[x] for line in lines], [line[y] for line in lines], style, **look)
 
 
 def symbols(panel: Axes, lines: Table, x: str, y: str, marker: str, color: str, **look: Any) -> None:
-    """Plot column y against column x as symbols, with bars for columns that have a range, as in `mean_and_range`."""
+    """Plot column `y` against column `x` as symbols, with error bars for columns with a range, see `mean_and_range`."""
     bars: dict[str, Any] = {
         axis: [[abs(line[name] - line[f"{name}_{end}"]) for line in lines] for end in ("low", "high")]
         for axis, name in (("xerr", x), ("yerr", y))

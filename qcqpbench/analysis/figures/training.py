@@ -1,4 +1,4 @@
-"""training: outputs of a network before and after training, and the margin that separates the classes."""
+"""Figure `training`: outputs of a network before and after training, and the margin that separates the classes."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ def _suite(quick: bool) -> Suite:
 
 
 def _data(rows: Sequence[Row]) -> Data:
-    """Return Q_12 and Q_13 of each pattern and the margins, at the run's start and at its point."""
+    """Return the outputs Q_12 and Q_13 of each pattern, and the margins, at the start and the final point of a run."""
     row = next(row for row in rows if row["point"] is not None)
     task = problem_apart(row["problem"])
     assert isinstance(task, MaxMargin)

@@ -1,4 +1,4 @@
-"""active: numbers of active stabilities at the best optima, compared with replica symmetry."""
+"""Figure `active`: numbers of active stabilities at the best optima, compared with replica symmetry."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ HYPERSTATIC_LOAD = 1.2507435529613828
 
 
 def active_fraction_theory(load: float) -> float:
-    """Return the number of active stabilities in replica symmetry, p Φ(κ̄), over 2m, for n = 2."""
+    """Return the replica-symmetric number of active stabilities for n = 2, p Φ(κ̄), divided by 2m."""
     return load * float(ndtr(theory.covariance_kappa_bar(2 * load, 1)))
 
 
@@ -41,7 +41,7 @@ def _data(rows: Sequence[Row]) -> Data:
 
 
 def _largest_common_size(table: Table) -> int:
-    """Return the largest m that all ensembles in the table have."""
+    """Return the largest m at which the table has lines of all its ensembles; 0 if there is none."""
     sizes = [{line["m"] for line in table if line["ensemble"] == ensemble} for ensemble in ENSEMBLES]
     return max(set.intersection(*filter(None, sizes)), default=0)
 

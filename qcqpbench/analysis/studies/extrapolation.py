@@ -18,7 +18,7 @@ _MIN_DEVIATION = 1e-5
 
 @dataclass(frozen=True)
 class Mean:
-    """The mean of a value over pattern sets of size m, and its standard error."""
+    """Mean of a value over `sets` pattern sets with m inputs, and its standard error."""
 
     m: int
     sets: int
@@ -28,17 +28,17 @@ class Mean:
 
 @dataclass(frozen=True)
 class Limit:
-    """The limit of value + slope · m^(−2/3), fitted by weighted least squares.
+    """Weighted least-squares fit of value + slope · m^(−2/3), whose limit for m → ∞ is `value`.
 
     Parameters
     ----------
     value, slope
         The fitted coefficients.
     error
-        Statistical error of the value, multiplied by √(χ²/dof) if that is larger than 1.
+        Standard error of `value`, multiplied by √(χ²/dof) if that is larger than 1.
     low, high
-        Smallest and largest limit, minus and plus its error, over fits with all EXPONENTS, and without the smallest
-        size if at least three sizes remain.
+        Smallest limit minus its error and largest limit plus its error, over fits with each of EXPONENTS to all sizes
+        and, if at least three remain, to all but the smallest size.
     mismatch
         √(χ²/dof) of the fit.
     """
@@ -52,10 +52,11 @@ class Limit:
 
 
 def means(values: Mapping[int, Sequence[float]]) -> list[Mean]:
-    """Return the mean of the values at each size, sorted by size.
+    """Return the mean of the values at each size and its standard error, sorted by size.
 
-    The standard deviation is fitted by a power of m, because its estimate from a few sets is unreliable, and a mean
-    with an underestimated error would dominate the extrapolation.
+    Standard errors use a power law in m fitted to the standard deviations, because estimates from a few sets are
+    unreliable, and a mean with an underestimated error would dominate the extrapolation. The result is empty if no
+    size has more than two sets with different values.
     """
     deviations = {m: float(np.std(group, ddof=1)) for m, group in values.items() if len(group) > 2}
     deviations = {m: deviation for m, deviation in deviations.items() if deviation > _MIN_DEVIATION}
@@ -68,7 +69,7 @@ def means(values: Mapping[int, Sequence[float]]) -> list[Mean]:
 
 
 def limit(sizes: Sequence[Mean]) -> Limit | None:
-    """Return the limit of the means for m → ∞, None for fewer than three sizes."""
+    """Extrapolate the means to m → ∞; return None for fewer than three sizes."""
     if len(sizes) < 3:
         return None
     sizes = sorted(sizes, key=lambda size: size.m)

@@ -1,4 +1,4 @@
-"""gaps: density of the gaps between stabilities and margin at the best optima, compared with replica symmetry."""
+"""Figure `gaps`: density of gaps between stabilities and margin at the best optima, compared with replica symmetry."""
 
 from collections.abc import Sequence
 
@@ -35,7 +35,7 @@ def _data(rows: Sequence[Row]) -> Data:
 
 
 def _density(rows: Sequence[Row]) -> Table:
-    """Return the density of the gaps of all pattern sets, over the bins that are not empty."""
+    """Return the density of the gaps of all rows, with one line per nonempty bin."""
     pooled = np.concatenate([row["gaps"] for row in rows])
     counts, _ = np.histogram(pooled, _BIN_EDGES)
     density = counts / np.diff(_BIN_EDGES) / len(pooled)
@@ -74,7 +74,7 @@ def _shown_loads(lines: Table) -> list[float]:
 
 
 def _power_law(lines: Table) -> Table:
-    """Return two points of the power law at jamming, fitted to gaps between 0.01 and 0.3; empty without such gaps."""
+    """Return two points of the jamming power law, fitted to gaps between 0.01 and 0.3; empty if there are none."""
     middle = [line for line in lines if 0.01 < line["gap"] < 0.3]
     if not middle:
         return []

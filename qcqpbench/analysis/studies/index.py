@@ -1,4 +1,4 @@
-"""Studies: sets of figures computed from the same runs, each with a table of every number it shows.
+"""Index of the studies, which are sets of figures computed from the same runs.
 
 The finite-size study is described in docs/finite-size.md.
 """

@@ -1,4 +1,4 @@
-"""margins: the largest margins found at every size, ensemble and load, and their limits for m → ∞."""
+"""Figure `margins`: the largest margins found at every size, ensemble and load, and their limits for m → ∞."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -23,12 +23,12 @@ _SAME_KAPPA_BAR = 1e-5
 
 
 def margin_lines(rows: Sequence[Row], **name: Any) -> Table:
-    """Return table lines for problems that differ only in m and seed: mean largest κ̄ at each size, and its limit.
+    """Return table lines with the mean of the largest κ̄ at each size, and its limit for m → ∞.
 
     Parameters
     ----------
     rows
-        Rows of these problems.
+        Rows of problems that differ only in m and seed.
     name
         Columns that the lines have in common, including `ensemble` and `kappa_bar_theory`. Where p is rounded, κ̄ is
         corrected by the effect of the rounding on the theory.
@@ -62,7 +62,7 @@ def _size_columns(size: Mean) -> dict[str, float]:
 
 
 def _agreement(rows: Sequence[Row]) -> dict[int, dict[str, float]]:
-    """Return the columns `agree` and `missed` by m, where there are several gip runs on the same patterns."""
+    """Return the columns `agree` and `missed` by m, for sizes with several gip runs on the same patterns."""
     gip = [row for row in rows if row["series"] == "gip" and row["kappa_bar"] is not None]
     agree: dict[int, list[bool]] = defaultdict(list)
     missed: dict[int, list[float]] = defaultdict(list)
@@ -107,7 +107,7 @@ def _caption(rows: Sequence[Row], table: Table) -> str:
 
 
 def _size_of_bounds(table: Table) -> int:
-    """Return the m with bounds at the most loads, the largest one of several."""
+    """Return the m with bounds at the largest number of loads; of several, the largest m."""
     sizes = [line["m"] for line in table if line["kind"] == "bound" and line["ensemble"] == "paper"]
     return max(sizes, key=lambda m: (sizes.count(m), m), default=0)
 

@@ -25,10 +25,10 @@ _LARGEST_M = 200
 
 
 def best_optima(rows: Iterable[Row]) -> list[Row]:
-    """Return the row with the largest margin for each problem with n = 2, with `gaps` and the number of `active` ones.
+    """Return the row with the largest margin of each problem with n = 2, with its `gaps` and number of `active` ones.
 
-    Points that are not optimal to full precision are left out. So are points such as (e_a ± e_b)/√2, where all
-    stabilities of symmetric patterns are 0.
+    Problems with m > _LARGEST_M and points that are not optimal to full precision are omitted. So are points such as
+    (e_a ± e_b)/√2, where all stabilities of symmetric patterns are 0.
     """
     candidates = [row for row in rows if row["facts"]["n"] == 2 and row["facts"]["m"] <= _LARGEST_M]
     candidates = [with_nominal_load(row) for row in candidates if row["point"] is not None]
@@ -43,7 +43,7 @@ def best_optima(rows: Iterable[Row]) -> list[Row]:
 
 @cache
 def _gaps(problem: str, point: bytes) -> Array:
-    """Return the stabilities minus the margin in units of √(fc²), in increasing order."""
+    """Return the differences between stabilities and margin in units of √(fc²), in increasing order."""
     task = problem_apart(problem)
     assert isinstance(task, MaxMargin)
     stabilities = task.stabilities(unit_rows(np.frombuffer(point).reshape(task.n, task.m))).ravel()

@@ -1,4 +1,4 @@
-"""The study of outputs: capacity against the number of outputs n, where theory predicts 4m/(n−1)."""
+"""Figure `outputs`: capacity against the number of outputs n, where theory predicts 4m/(n−1)."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ _LOOKS = {2: (VERMILION, "o"), 3: (BLUE, "s"), 5: (ORANGE, "^")}
 
 
 def _data(rows: Sequence[Row]) -> Data:
-    """Return margins by n, with `capacity_ratio` = p (n−1) I(κ̄)/(4m), the number of patterns over that in theory."""
+    """Return margins by n, and `capacity_ratio` = p (n−1) I(κ̄)/(4m), the ratio of p to the capacity in theory."""
     rows = [row | {"facts": row["facts"] | {"fraction": _fraction(row)}} for row in rows]
     rows = [
         row for row in rows if row["facts"]["fraction"] in FRACTIONS and row["facts"]["ensemble"] in OUTPUT_ENSEMBLES
@@ -67,7 +67,7 @@ def _theory_curve(table: Table) -> Table:
 
 
 def _paint_outputs(left: Axes, right: Axes, data: Data, n: int, shift: float) -> None:
-    """Draw the limits of both ensembles on the right, and those of the first one with its largest size on the left."""
+    """Draw margins and limits of the first ensemble on the left, capacity ratios of both ensembles on the right."""
     color, marker = _LOOKS[n]
     for ensemble in OUTPUT_ENSEMBLES:
         limits = _shifted(data.where(kind="limit", n=n, ensemble=ensemble), shift)

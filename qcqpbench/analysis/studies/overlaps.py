@@ -1,4 +1,4 @@
-"""overlaps: how similar optima are that were found independently on the same patterns."""
+"""Figure `overlaps`: similarity of optima found independently on the same patterns."""
 
 from collections.abc import Sequence
 from itertools import combinations, permutations
@@ -27,7 +27,7 @@ _SAME_OVERLAP = 0.999
 
 
 def overlap(first: Array, second: Array, symmetric: bool) -> float:
-    """Return the mean |w_i·w'_i| of two points; for symmetric patterns and n = 2, the larger one of both orders."""
+    """Return the mean |w_i·w'_i| of two points; if `symmetric` and n = 2, the maximum over both orders of the rows."""
     products = np.abs(unit_rows(first) @ unit_rows(second).T)
     n = len(products)
     orders = permutations(range(n)) if symmetric and n == 2 else [tuple(range(n))]

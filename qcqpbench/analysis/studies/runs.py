@@ -26,9 +26,9 @@ class Size(NamedTuple):
     sets
         Number of pattern sets.
     runs
-        Runs of gip per pattern set, each with many paths.
+        Number of gip runs per pattern set, each with many paths.
     paths
-        Runs of gip with a single path, for overlaps between independent optima.
+        Number of gip runs with a single path per pattern set, for overlaps between independent optima.
     certified
         Number of pattern sets with a certificate.
     certified_to
@@ -60,7 +60,7 @@ _QUICK_OUTPUTS = (Size(16, 3, 1), Size(24, 2, 1), Size(40, 1, 1))
 
 
 def finite_size_suite(quick: bool) -> Suite:
-    """Return the runs for all ensembles, loads, sizes and numbers of outputs, small problems first."""
+    """Return the suite with all ensembles, loads, sizes and numbers of outputs, small problems first."""
     problems, entries = [], list[Entry]()
     loads = _QUICK_LOADS if quick else _LOADS
     for size in _QUICK_SIZES if quick else _SIZES:
@@ -89,11 +89,11 @@ def _entries(size: Size) -> Iterator[Entry]:
 
 
 def with_nominal_load(row: Row) -> Row:
-    """Return the row with the load of its spec, instead of p/(nm) with rounded p."""
+    """Return a copy of the row whose load is that of its spec instead of p/(nm) with rounded p."""
     return row | {"facts": row["facts"] | {"load": facts(row["problem"])["load"]}}
 
 
 def require_rows(rows: list[Row]) -> list[Row]:
-    """Return the rows; raise QcqpbenchError if there are none."""
+    """Return `rows`; raise QcqpbenchError if it is empty."""
     require(bool(rows), "the results file has no runs for this figure; without -r they are run")
     return rows

@@ -1,4 +1,4 @@
-"""Functions that the formats of other programs share: checks, names, and rows as lists of terms."""
+"""Helpers shared by the text formats: checks, names, and rows as lists of terms."""
 
 import re
 from array import array
@@ -41,14 +41,14 @@ def check_bounds(problem: QCQP, suffix: str) -> None:
 
 
 def names_to_write(names: Sequence[str] | None, letter: str, count: int, usable: re.Pattern[str]) -> Sequence[str]:
-    """Return the names if all of them are usable, else x1.. or c1.. for all."""
+    """Return `names` if all match `usable`, otherwise `letter`1, `letter`2 and so on."""
     if names is not None and all(map(usable.fullmatch, names)):
         return names
     return [f"{letter}{k + 1}" for k in range(count)]
 
 
 def names_to_keep(names: Sequence[str], letter: str) -> tuple[str, ...] | None:
-    """Return the names in a file; None if they are x1.. or c1.."""
+    """Return `names` as a tuple; None if they are `letter`1, `letter`2 and so on."""
     return None if all(name == f"{letter}{k + 1}" for k, name in enumerate(names)) else tuple(names)
 
 
@@ -90,7 +90,7 @@ class Terms:
         coefficients.extend(values)
 
     def problem(self, text: Text, variables: int, **rest: Any) -> QCQP:
-        """Return the problem of these terms; its errors name the file."""
+        """Return the problem with these terms; errors name the file of `text`."""
         try:
             return QCQP.from_terms(variables, quadratic=self.quadratic, linear=self.linear, **rest)
         except QcqpbenchError as error:
@@ -98,7 +98,7 @@ class Terms:
 
 
 def content(text: Text) -> str:
-    """Return the whole text, read in blocks, which is fast."""
+    """Return the whole text, read in blocks for speed."""
     parts = []
     while block := text.block(1000):
         parts.append(block)
@@ -106,7 +106,7 @@ def content(text: Text) -> str:
 
 
 def bounded(value: float) -> float:
-    """Return the meaning of a bound in LP and MPS files."""
+    """Return a bound of an LP or MPS file, made infinite if its magnitude is at least `INFINITE_BOUND`."""
     return value if abs(value) < INFINITE_BOUND else float(np.copysign(np.inf, value))
 
 
@@ -116,9 +116,9 @@ def range_names(name: str) -> tuple[str, str]:
 
 
 def tidied(problem: QCQP) -> QCQP:
-    """Return the problem as it was before it was written.
+    """Return the problem without changes made by the writers.
 
-    Two constraints that represent a range become one, and names x1.. and c1.. are dropped.
+    Two constraints that represent a range are joined, and default names x1.. and c1.. are dropped.
     """
     x, rows = problem.variable_names, problem.constraint_names
     assert x is not None

@@ -84,7 +84,7 @@ def _kind(path: Path, kind: Kind) -> Kind:
 
 
 def _unpacked(head: bytes) -> bytes:
-    """Return the first bytes of a gzip file's content; none if the bytes are not gzip."""
+    """Return the first bytes of the unpacked content of a gzip file; empty if `head` is not gzip."""
     try:
         return zlib.decompressobj(31).decompress(head, 1 << 16)
     except zlib.error:

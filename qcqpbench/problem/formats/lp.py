@@ -58,7 +58,7 @@ KIND = text_matching("an LP file", _BEGINNING)
 
 
 def write(problem: MaxMargin | QCQP, file: IO[bytes]) -> None:
-    """Write a problem to an open file."""
+    """Write a problem to an open LP file."""
     problem = qcqp_only(problem, ".lp")
     check_bounds(problem, ".lp")
     file.writelines(part.encode("ascii") for part in _parts(problem))
@@ -90,7 +90,7 @@ def _parts(problem: QCQP) -> Iterator[str]:
 
 
 def _sides(name: str, low: float, high: float) -> list[tuple[str, str]]:
-    """Return the labels of the constraints that represent a row, and their right sides."""
+    """Return (label, right side) of each constraint that represents the row `name`."""
     if low == high:
         return [(name, f"= {low}")]
     if high == np.inf:
@@ -118,6 +118,6 @@ def _brackets(problem: QCQP, row: int, x: Sequence[str]) -> str:
 
 
 def read(path: Path) -> QCQP:
-    """Read a problem from a file."""
+    """Read a problem from an LP file."""
     with open_text(path) as text:
         return LpReader(text).problem()

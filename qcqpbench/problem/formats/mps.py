@@ -42,7 +42,7 @@ KIND = text_matching(
 
 
 def write(problem: MaxMargin | QCQP, file: IO[bytes]) -> None:
-    """Write a problem to an open file."""
+    """Write a problem to an open MPS file."""
     problem = qcqp_only(problem, ".mps")
     check_bounds(problem, ".mps")
     file.writelines(part.encode("ascii") for part in _parts(problem))
@@ -82,7 +82,7 @@ def _parts(problem: QCQP) -> Iterator[str]:
 
 
 def _rows(name: str, low: float, high: float) -> list[tuple[str, str, float, float]]:
-    """Return the rows that represent a constraint: name, kind, right side and range, 0 for none."""
+    """Return (name, kind, right side, range) of each row that represents a constraint; the range 0 means none."""
     if low == high:
         return [(name, "E", low, 0.0)]
     if high == np.inf:
@@ -98,7 +98,7 @@ def _rows(name: str, low: float, high: float) -> list[tuple[str, str, float, flo
 
 
 def _bounds(low: float, high: float) -> Iterator[tuple[str, float | str]]:
-    """Yield the kinds and values of the bounds of a variable."""
+    """Yield (kind, value) of each bound of a variable."""
     if low == high:
         yield "FX", low
     elif low == -np.inf and high == np.inf:
@@ -111,7 +111,7 @@ def _bounds(low: float, high: float) -> Iterator[tuple[str, float | str]]:
 
 
 def _quadratic(problem: QCQP, row: int, header: str, x: Sequence[str]) -> Iterator[str]:
-    """Yield the section of the quadratic part of a row, if it has one."""
+    """Yield the section `header` with the quadratic terms of a row; nothing if the row has none."""
     i, j, values = quadratic_terms(problem, row)
     if not values:
         return
@@ -131,6 +131,6 @@ def _quadratic(problem: QCQP, row: int, header: str, x: Sequence[str]) -> Iterat
 
 
 def read(path: Path) -> QCQP:
-    """Read a problem from a file."""
+    """Read a problem from an MPS file."""
     with open_text(path) as text:
         return MpsReader(text).problem()

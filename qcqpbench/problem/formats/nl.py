@@ -39,13 +39,13 @@ KIND = text_matching(
 
 
 def read(path: Path) -> QCQP:
-    """Read a problem from a file."""
+    """Read a problem from an .nl file."""
     with open_text(path) as text:
         return _Reader(text).problem()
 
 
 def write(problem: MaxMargin | QCQP, file: IO[bytes]) -> None:
-    """Write a problem to an open file."""
+    """Write a problem to an open .nl file."""
     file.writelines(part.encode("ascii") for part in _parts(qcqp_only(problem, ".nl")))
 
 
@@ -104,9 +104,10 @@ def _header(
 
 
 def _orders(problem: QCQP) -> tuple[Indices, Indices, tuple[int, int, int]]:
-    """Return the variables and the constraints in the order of AMPL, and its numbers of variables in products.
+    """Return the variables and the constraints in the order of AMPL, and its counts of nonlinear variables.
 
-    The numbers are of variables in products of both constraints and objective, of constraints, and of objectives.
+    The counts are those of the header: variables in products of both constraints and objective, of constraints, and of
+    objectives.
     """
     ends = problem.quadratic.indptr
     curved = np.zeros((2, problem.n_variables), dtype=bool)
@@ -120,7 +121,7 @@ def _orders(problem: QCQP) -> tuple[Indices, Indices, tuple[int, int, int]]:
 
 
 class _Row:
-    """A function of the problem, with renumbered variables."""
+    """Function f_row of the problem, with variables renumbered by `place`."""
 
     def __init__(self, problem: QCQP, row: int, place: Indices) -> None:
         self._problem, self._row, self._place = problem, row, place
@@ -132,7 +133,7 @@ class _Row:
         self.variables = np.union1d(place[products], np.array(list(self.linear), dtype=np.int64))
 
     def expression(self, constant: float) -> Iterator[str]:
-        """Yield the products and the constant as an expression."""
+        """Yield the quadratic terms and `constant` as an expression."""
         if constant or not self.curved:
             yield f"o0\nn{constant!r}\n" if self.curved else f"n{constant!r}\n"
         if self.curved:
@@ -142,14 +143,14 @@ class _Row:
             yield "".join([f"o2\nn{value!r}\no2\nv{first}\nv{second}\n" for value, first, second in terms])
 
     def coefficients(self, name: str) -> Iterator[str]:
-        """Yield the segment of the linear part."""
+        """Yield the segment `name` of the linear coefficients."""
         if len(self.variables):
             yield f"{name} {len(self.variables)}\n"
             yield "".join(f"{k} {self.linear.get(k, 0.0)!r}\n" for k in self.variables.tolist())
 
 
 def _range(lower: float, upper: float) -> str:
-    """Return the line of a range."""
+    """Return the line of the range [lower, upper] in a segment b or r."""
     if lower == upper:
         return f"4 {lower!r}\n"
     if lower == -math.inf:
@@ -159,12 +160,12 @@ def _range(lower: float, upper: float) -> str:
 
 # --- reading ---
 
-# The sides of a range that the numbers after its kind give.
+# The sides of a range, l or u, that each number after its kind sets.
 _RANGES = {"0": ("l", "u"), "1": ("u",), "2": ("l",), "3": (), "4": ("lu",)}
 
 
 class _Reader:
-    """A reader of the header, then segment by segment."""
+    """Reader of an .nl file; the constructor reads the header, `problem` the segments."""
 
     def __init__(self, text: Text) -> None:
         self.text = text
@@ -195,7 +196,7 @@ class _Reader:
         self.orders = {0: np.arange(self.n), 1: np.arange(self.c)}
 
     def problem(self) -> QCQP:
-        """Return the problem in the file."""
+        """Read the segments and return the problem."""
         segments = {
             "C": self._constraint,
             "O": self._objective,
@@ -220,7 +221,7 @@ class _Reader:
     # --- lines ---
 
     def _line(self, expected: str) -> str:
-        """Return the next line, without its comment."""
+        """Return the next line without its comment; raise an error that names `expected` at the end of the file."""
         raw = next(self._lines, None)
         if raw is None:
             raise self.text.error(f"expected {expected}, got the end of the file")
@@ -233,7 +234,7 @@ class _Reader:
         return raw.partition("#")[0].strip()
 
     def _sizes(self, names: str, least: int, most: int = MAX_DECLARED) -> list[int]:
-        """Return the numbers in a line of the header, at least `least` of them."""
+        """Read a line of the header and return its numbers, at least `least` of them."""
         sizes = [self.text.whole(word, f"number of {names}", most) for word in self._line(names).split()]
         self.text.require(len(sizes) >= least, f"expected {least} numbers of {names}, got {len(sizes)}")
         return sizes
@@ -242,13 +243,13 @@ class _Reader:
         self.text.require(not any(counts), f"the file must have no {names}, got some")
 
     def _whole(self, words: Sequence[str], place: int, name: str, end: int, begin: int = 0) -> int:
-        """Return a whole number in begin..end − 1 among the words of a line."""
+        """Return the whole number `words[place]`, which must be in begin..end − 1."""
         self.text.require(len(words) > place, f"expected the {name}, got the end of the line")
         self.text.require(end > begin, f"the {name} must agree with the header, which declares none")
         return self.text.whole(words[place], name, end - 1, begin)
 
     def _entries(self, words: Sequence[str], place: int, name: str, size: int) -> dict[int, float]:
-        """Return the values by index of the following lines, whose number a word gives."""
+        """Read the next `words[place]` lines and return their values by index."""
         entries: dict[int, float] = {}
         for _ in range(self._whole(words, place, f"number of {name}", size + 1)):
             entry = self._line(f"index value, of {name}").split()
@@ -351,7 +352,7 @@ class _Reader:
             self.text.require(fits, "the numbers of nonzeros in a column of segments J must agree with segment k")
 
     def _assembled(self) -> QCQP:
-        """Return the problem in its original order."""
+        """Return the problem, with variables and constraints in their original order."""
         x_order, order = self.orders[0], self.orders[1]
         lower, upper = self.ranges.get("r", (np.zeros(0), np.zeros(0)))
         rows, keys, values = [np.zeros(0)], [np.zeros(0, dtype=np.int64)], [np.zeros(0)]
@@ -386,7 +387,7 @@ class _Reader:
             raise self.text.error(str(error)) from error
 
     def _subtract(self, constant: float, row: int, *sides: Vector) -> None:
-        """Subtract the constant of a constraint from its sides."""
+        """Subtract the constant of a constraint from its lower and upper sides, in place."""
         for side in sides:
             was_finite = bool(np.isfinite(side[row - 1]))
             side[row - 1] -= constant

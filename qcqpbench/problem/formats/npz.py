@@ -50,7 +50,7 @@ KIND = Kind("a problem in qcqpbench's .npz format", _is_problem)
 
 
 def write(problem: MaxMargin | QCQP, file: IO[bytes]) -> None:
-    """Write a problem to an open file."""
+    """Write a problem to an open .npz file."""
     metadata = problem.metadata
     header: dict[str, Any] = {
         "format": FORMAT,
@@ -96,7 +96,7 @@ def _qcqp_arrays(problem: QCQP) -> dict[str, NDArray[Any]]:
 
 
 def read(path: Path) -> MaxMargin | QCQP:
-    """Read a problem from a file."""
+    """Read a problem from an .npz file."""
     arrays = read_npz(path, "a qcqpbench problem", _MAX_BYTES)
     try:
         header = json.loads(arrays["header"].tobytes().decode())
@@ -155,7 +155,7 @@ def _qcqp(header: dict[str, Any], arrays: dict[str, NDArray[Any]], metadata: Met
 
 
 def _metadata(header: dict[str, Any], reference: NDArray[Any] | None) -> Metadata:
-    """Return the metadata in a header. The id does not cover it, so each value is checked."""
+    """Return the metadata in `header`; each value is checked, because the id does not cover metadata."""
     spec, seed, notes, best_known = (header[name] for name in ("spec", "seed", "notes", "best_known"))
     require(spec is None or isinstance(spec, str), f"spec must be text or null, got {spec!r:.40}")
     require(seed is None or isinstance(seed, int), f"seed must be a whole number or null, got {seed!r:.40}")
@@ -173,7 +173,7 @@ def _metadata(header: dict[str, Any], reference: NDArray[Any] | None) -> Metadat
 
 
 def _claim(claim: _Claim, name: str) -> _Claim:
-    """Return a claim after checking that its value is a number and its origin is text."""
+    """Return `claim` after checking that its value is a number and its origin is text."""
     _check_number(name, claim.value)
     origin = claim.source if isinstance(claim, BestKnown) else claim.kind
     require(isinstance(origin, str), f"the origin of {name} must be text, got {origin!r:.40}")

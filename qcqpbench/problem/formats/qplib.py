@@ -51,20 +51,20 @@ Indices = NDArray[np.int64]
 
 
 def read(path: Path) -> QCQP:
-    """Read a problem from a file."""
+    """Read a problem from a QPLIB file."""
     with open_text(path) as text:
         return _Reader(text).problem()
 
 
 def write(problem: MaxMargin | QCQP, file: IO[bytes]) -> None:
-    """Write a problem to an open file."""
+    """Write a problem to an open QPLIB file."""
     lines = (f"{line}\n" for line in _lines(qcqp_only(problem, ".qplib")))
     while block := "".join(islice(lines, _BLOCK_LINES)):
         file.write(block.encode("ascii"))
 
 
 def read_point(path: str | Path, problem: QCQP) -> tuple[Vector, float]:
-    """Return the point x in a .sol file, and the objective that the file states.
+    """Read a point x, and the objective that the file states, from a .sol file.
 
     The lines are ``objvar v`` and then ``x<k> v``, where x2 is the first variable; variables that are not listed are 0.
     """
@@ -96,7 +96,7 @@ def write_point(x: ArrayLike, problem: QCQP, path: str | Path) -> None:
 
 
 class _Reader:
-    """A reader of lines; memory grows with the lines that are read, not with the sizes that a file declares."""
+    """Reader of a QPLIB file; memory grows with the lines that are read, not with the sizes that the file declares."""
 
     def __init__(self, text: Text) -> None:
         self.text = text
@@ -111,7 +111,7 @@ class _Reader:
         return self._next is not None
 
     def row(self, pattern: re.Pattern[str], expected: str) -> re.Match[str]:
-        """Return the match of the next line with a pattern."""
+        """Return the match of `pattern` with the next line; raise an error that names `expected` if there is none."""
         self.text.require(self.more(), f"expected {expected}, got the end of the file")
         line, self._next = self._next or "", None
         match = pattern.fullmatch(line)
@@ -120,7 +120,7 @@ class _Reader:
         return match
 
     def problem(self) -> QCQP:
-        """Return the problem in the file."""
+        """Read the file and return its problem."""
         self.row(re.compile(".*"), "the name of the problem")
         objective, constraints = self._type()
         sense: Sense = "minimize" if self._choice("minimize", "maximize") == "minimize" else "maximize"
@@ -163,7 +163,7 @@ class _Reader:
         )
 
     def _type(self) -> tuple[str, str]:
-        """Return the letters of the objective and of the constraints."""
+        """Read the type of the problem, and return its letters for the objective and for the constraints."""
         kind = self.row(_WORD, "the type of the problem")[1].upper()
         is_type = re.fullmatch("[LDCQ][CBMIG][NBLDCQ]", kind) is not None
         self.text.require(is_type, f"the type of the problem must be three letters such as QCQ, got {shorten(kind)}")
@@ -187,8 +187,8 @@ class _Reader:
     def _entries(self, name: str, *sizes: int, finite: bool = True) -> tuple[Indices, Vector, Indices]:
         """Read a count and that many lines of indices and a value.
 
-        Return the indices from 0, a row for each size, the values and the numbers of the lines. The same indices twice
-        are an error, because programs disagree on whether they add up.
+        Return the zero-based indices (a row for each size), the values, and the line numbers. Repeated indices are an
+        error, because programs disagree on whether to sum them.
         """
         count = self._count(f"number of {name}")
         content, lines = array("d"), array("q")
@@ -214,7 +214,7 @@ class _Reader:
         return indices, table[-1].copy(), np.array(lines, dtype=np.int64)
 
     def _block(self, count: int, width: int, content: "array[float]", lines: "array[int]") -> bool:
-        """Read `count` lines of bare numbers at once, which is fast; if some have other text, read none."""
+        """Read `count` lines of bare numbers at once, for speed; return False and read none if any has other text."""
         begin = self.text.line + 1
         block = self.text.block(count)
         numbers = np.fromstring(block, sep=" ") if _PLAIN[width].fullmatch(block) else np.zeros(0)
@@ -226,7 +226,7 @@ class _Reader:
         return False
 
     def _terms(self, name: str, *sizes: int, rows: int | None = None) -> tuple[Indices, Vector]:
-        """Return terms for `QCQP.from_terms`: rows (0 is the objective) and variables, and values.
+        """Read terms for `QCQP.from_terms`; return the rows (0 is the objective) and variables, and the values.
 
         Products (i, j) must be of the lower triangle.
         """
@@ -240,7 +240,7 @@ class _Reader:
         return table, values
 
     def _vector(self, name: str, size: int, finite: bool = True) -> tuple[Vector, bool, Indices]:
-        """Return a vector, whether the file gives a value other than the default 0, and the line of each entry."""
+        """Read a vector; return it, whether the file gives entries or a nonzero default, and the line of each entry."""
         default = self._number(f"default of {name}", finite)
         vector, lines = np.full(size, default), np.full(size, self.text.line)
         (places,), values, entry_lines = self._entries(name, size, finite=finite)
@@ -248,7 +248,7 @@ class _Reader:
         return vector, default != 0 or values.size > 0, lines
 
     def _range(self, name: str, size: int, infinity: float) -> tuple[Vector, Vector]:
-        """Return the lower and upper bounds of the variables or constraints."""
+        """Read the lower and upper bounds of the variables or constraints."""
         (lower, _, lower_lines), (upper, _, upper_lines) = (
             self._vector(f"{side} bounds of {name}", size, finite=False) for side in ("lower", "upper")
         )
@@ -262,7 +262,7 @@ class _Reader:
         return lower, upper
 
     def _names(self, kind: str, letter: str, size: int) -> tuple[str, ...] | None:
-        """Return the names of the variables or constraints; None if the file gives none."""
+        """Read the names of the variables or constraints; return None if the file gives none."""
         count = self._count(f"number of names of {kind}")
         names: dict[int, str] = {}
         for _ in range(count):
@@ -281,7 +281,7 @@ class _Reader:
 
 
 def _lines(problem: QCQP) -> Iterator[str]:
-    """Yield the lines of a file."""
+    """Yield the lines of the QPLIB file of a problem."""
     letters = _letters(problem)
     name = problem.metadata.spec or ""
     yield name if re.fullmatch(r"[!-~]+", name) and name[0] not in _COMMENTS else "qcqpbench"
@@ -303,7 +303,7 @@ def _lines(problem: QCQP) -> Iterator[str]:
 
 
 def _functions(problem: QCQP, letters: str) -> Iterator[str]:
-    """Yield the terms of the objective and of the constraints."""
+    """Yield the lines of the terms of the objective and of the constraints."""
     quadratic, linear = problem.quadratic.tocoo(), problem.linear.tocoo()
     i, j = problem.products[quadratic.col].T + 1
     fits = bool((np.abs(quadratic.data) <= _LARGEST / 2).all())
@@ -325,7 +325,7 @@ def _functions(problem: QCQP, letters: str) -> Iterator[str]:
 
 
 def _starting_point(problem: QCQP) -> Iterator[str]:
-    """Yield the starting point, and multipliers that are all 0."""
+    """Yield the lines of the starting point, with all multipliers 0."""
     if problem.start is None:
         yield from _vector("variable primal values in starting point", np.zeros(0))
     else:
@@ -339,7 +339,7 @@ def _starting_point(problem: QCQP) -> Iterator[str]:
 
 
 def _letters(problem: QCQP) -> str:
-    """Return the type of a problem."""
+    """Return the three-letter type of a problem."""
     ends = problem.quadratic.indptr
     bounded = np.isfinite(problem.x_lower).any() or np.isfinite(problem.x_upper).any()
     constraints = "Q" if ends[-1] > ends[1] else "L"
@@ -347,7 +347,7 @@ def _letters(problem: QCQP) -> str:
 
 
 def _entries(name: str, values: Vector, *indices: Indices) -> Iterator[str]:
-    """Yield a count and lines of indices and a value."""
+    """Yield the number of entries, then a line of indices and value for each entry."""
     yield f"{len(values)} # number of {name}"
     columns = [column.tolist() for column in indices]
     for *place, value in zip(*columns, values.tolist(), strict=True):
@@ -355,7 +355,7 @@ def _entries(name: str, values: Vector, *indices: Indices) -> Iterator[str]:
 
 
 def _vector(name: str, vector: Vector) -> Iterator[str]:
-    """Yield the most frequent value as default, then the other values."""
+    """Yield the lines of a vector: its most frequent value as default, then the other entries."""
     values, counts = np.unique(vector, return_counts=True)
     default = float(values[counts.argmax()]) if values.size else 0.0
     yield f"{default!r} # default of {name}"

@@ -1,9 +1,9 @@
-"""Features of recorded time series, their means and covariances, and the response of a linear network to them.
+"""Means and covariances of recorded time series, and the response of a linear network to them.
 
 Recordings are an array (trials, channels, time), with the number of valid samples of each trial in ``lengths`` if it
 differs, or a sequence of arrays (channels, time). With C(τ) = ⟨x(t+τ) x(t)ᵀ⟩ about the trial's mean, a linear network
 y(t) = Σ_s W(s) x(t−s) maps the covariance at angular frequency ω, P̂ = Σ_τ C(τ) e^{−iωτ}, to Q̂ = Ŵ P̂ Ŵ† with
-Ŵ = Σ_s W(s) e^{−iωs}; at ω = 0 that is the lag-integrated covariance and Q = W P Wᵀ.
+Ŵ = Σ_s W(s) e^{−iωs}; at ω = 0, P̂ is the lag-integrated covariance P, and Q = W P Wᵀ.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _MAX_PRODUCTS = 1 << 16
 
 
 def means(recordings: Recordings, lengths: ArrayLike | None = None) -> Array:
-    """Return the temporal means, shape (trials, channels)."""
+    """Return the temporal mean of each trial, shape (trials, channels)."""
     return np.stack([trial.mean(axis=1) for trial in _trials(recordings, lengths)])
 
 
@@ -91,10 +91,10 @@ def _trials(recordings: Recordings, lengths: ArrayLike | None) -> list[Array]:
 
 
 def _windowed(recordings: Recordings, lengths: ArrayLike | None, max_lag: int, omega: float) -> NDArray[Any]:
-    """Return Σ_τ C(τ) e^{−iωτ} of each trial; at ω = 0 the same bits on every machine.
+    """Return Σ_{|τ| ≤ max_lag} C(τ) e^{−iωτ} for each trial; at ω = 0, it is bit-identical on every machine.
 
-    It is (1/T) Σ_t z(t) x(t)ᵀ with z(t) = Σ_τ x(t+τ) e^{−iωτ} = e^{iωt} Σ_{|s−t| ≤ max_lag} x(s) e^{−iωs}: a running
-    sum, then a sum of products.
+    The result is (1/T) Σ_t z(t) x(t)ᵀ with z(t) = Σ_τ x(t+τ) e^{−iωτ} = e^{iωt} Σ_{|s−t| ≤ max_lag} x(s) e^{−iωs},
+    computed as a running sum, then a sum of products.
     """
     is_count = max_lag == int(max_lag) and max_lag >= 0
     require(is_count, f"max_lag must be a whole number of samples, 0 or more, got {max_lag}")

@@ -1,7 +1,7 @@
 """Labelled multivariate recordings as a max-margin task: covariances as patterns, classes as labels of output pairs.
 
-Only operations that IEEE 754 rounds in one way are used, in a fixed order, so that the same recordings give the same
-task, bit for bit, on every machine.
+Only operations with rounding specified by IEEE 754 are used, in a fixed order, so that the same recordings give the
+same task, bit for bit, on every machine.
 """
 
 from collections.abc import Iterable
@@ -40,7 +40,7 @@ def recorded_task(
     test_share: float | None = None,
     seed: int = 0,
 ) -> MaxMargin:
-    """Make the task of classifying recordings by their covariances, with the test trials held out.
+    """Create the task of classifying recordings by their covariances, with the test trials held out.
 
     K classes take n = 1 + ⌈log₂ K⌉ outputs with the labels of `codes`. A trial is assigned to the class whose labels ζ
     have the largest Σ_{i<j} ζ_ij Q_ij; of two classes, to the first if Q_12 > 0.
@@ -66,7 +66,7 @@ def recorded_task(
     test_share
         Share of each class to hold out instead of `train`; 0.3 if neither is given.
     seed
-        Seed of the held-out trials.
+        Seed of the random choice of held-out trials.
 
     Returns
     -------
@@ -108,7 +108,7 @@ def recorded_task(
 
 
 def _class_names(names: list[str], classes: Iterable[object] | None) -> list[str]:
-    """Return the names of the classes to classify, after checking that trials have them."""
+    """Return the names of `classes`, by default all; raise QcqpbenchError if a class has no trial."""
     present = set(names)
     class_names = _sorted(present) if classes is None else [_name(label) for label in classes]
     for name in class_names:
@@ -139,7 +139,7 @@ def covariances(
     max_lag: int | None = None,
     chosen: Iterable[int] | None = None,
 ) -> Array:
-    """Return the covariances of recordings, or of the chosen trials among them; parameters as in `recorded_task`."""
+    """Return the covariances of the `chosen` trials, by default all; other parameters are as in `recorded_task`."""
     require(feature in get_args(Feature), f"feature must be one of {', '.join(get_args(Feature))}, got {feature}")
     if feature == "zero_lag":
         require(max_lag is None, "max_lag must not be given for feature=zero_lag, only for lag_integrated")
@@ -167,7 +167,7 @@ def covariances(
 
 
 def _cut(trials: list[NDArray[Any]], chosen: Iterable[int], counts: list[int], least: int) -> list[NDArray[Any]]:
-    """Return the valid samples of the chosen trials, at least so many each."""
+    """Return the valid samples of the chosen trials; raise QcqpbenchError if a trial has fewer than `least`."""
     cut = []
     for trial in chosen:
         count = counts[trial]
@@ -179,13 +179,13 @@ def _cut(trials: list[NDArray[Any]], chosen: Iterable[int], counts: list[int], l
 
 
 def require_room(trials: int, channels: int) -> None:
-    """Check the size of covariances before memory is allocated."""
+    """Raise QcqpbenchError if the covariances of `trials` trials would take 8 GB or more."""
     size = trials * channels**2
     require(size < _MAX_ENTRIES, f"covariances must take at most 8 GB, got {8e-9 * size:.3g} GB of {channels} channels")
 
 
 def normalized(patterns: Array, S: Array, normalize: Normalize) -> Array:
-    """Return covariances in other units.
+    """Return normalized covariances.
 
     Parameters
     ----------
@@ -215,12 +215,12 @@ def normalized(patterns: Array, S: Array, normalize: Normalize) -> Array:
 
 
 def mean_of(patterns: Array) -> Array:
-    """Return the mean covariance S."""
+    """Return the mean covariance S over the trials."""
     return np.ascontiguousarray(patterns).sum(axis=0) / len(patterns)
 
 
 def _root(S: Array) -> Array:
-    """Return the lower triangular L of S = L Lᵀ; the one of LAPACK differs between machines."""
+    """Return the Cholesky factor L of S = L Lᵀ, bit-identical on all machines, unlike that of LAPACK."""
     L = S.copy()
     for k in range(len(S)):
         is_regular = bool(L[k, k] > 1e-12 * S[k, k])
@@ -231,7 +231,7 @@ def _root(S: Array) -> Array:
 
 
 def _whitened(patterns: Array, L: Array) -> Array:
-    """Return L⁻¹ P L⁻ᵀ of each pattern."""
+    """Return L⁻¹ P L⁻ᵀ for each pattern P."""
     P = patterns.copy()
     for _ in range(2):
         for k in range(len(L)):
@@ -242,7 +242,7 @@ def _whitened(patterns: Array, L: Array) -> Array:
 
 
 def _split(names: list[str], share: float, seed: int) -> NDArray[np.bool_]:
-    """Return which trials to train on; a random share of each class is held out, but never all of it."""
+    """Return a mask of the training trials; hold out a random share of each class, but never a whole class."""
     require(0 <= share < 1, f"test_share must be 0 or more and less than 1, got {share}")
     _, class_numbers, counts = np.unique(names, return_inverse=True, return_counts=True)
     order = np.lexsort((rng.stream(seed, "split").random_raw(len(names)), class_numbers))

@@ -1,4 +1,4 @@
-"""Linux facilities that Python does not wrap: /proc, prctl and claims of CPUs. Standard library only."""
+"""Linux facilities that Python does not wrap: /proc, prctl, and CPU claims. Imports the standard library only."""
 
 import contextlib
 import ctypes
@@ -18,7 +18,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def descendants(ancestor: int) -> list[int]:
-    """Return the processes below a process in the tree, zombies left out."""
+    """Return the ids of all descendants of process `ancestor`, without zombies."""
     parents: dict[int, int] = {}
     for folder in _process_ids():
         with contextlib.suppress(OSError, ValueError):
@@ -33,7 +33,7 @@ def descendants(ancestor: int) -> list[int]:
 
 
 def children(parent: int) -> list[int]:
-    """Return the children of a process, those of all its threads, also adopted ones and zombies."""
+    """Return the ids of all children of process `parent`, including adopted processes and zombies."""
     pids: list[int] = []
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{parent}/task"):  # noqa: PTH208
@@ -47,13 +47,13 @@ def _process_ids() -> list[str]:
 
 
 def _stat_fields(path: str) -> list[str]:
-    """Return the fields of a stat file after the name, which may hold spaces and brackets: state, parent and so on."""
+    """Return the fields of a /proc stat file after the process name: state, parent id, and so on."""
     with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
         return file.read().rpartition(")")[2].split()
 
 
 def process_name(pid: int) -> str:
-    """Return the name of a process, or a question mark if it is gone."""
+    """Return the name of process `pid`; "?" if it does not exist."""
     try:
         return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
@@ -61,7 +61,7 @@ def process_name(pid: int) -> str:
 
 
 def resident_bytes(pid: int, shared: bool) -> int:
-    """Return the bytes of a process in memory, with or without those of files and shared memory."""
+    """Return the resident memory of process `pid` in bytes, with file-backed and shared memory if `shared`."""
     try:
         with open(f"/proc/{pid}/statm", encoding="ascii") as file:  # noqa: PTH123
             _, resident, common = map(int, file.read().split()[:3])
@@ -71,7 +71,7 @@ def resident_bytes(pid: int, shared: bool) -> int:
 
 
 def thread_ticks(pid: int) -> Iterator[tuple[int, int]]:
-    """Yield the id and the CPU time, in ticks of the system, of each thread of a process."""
+    """Yield the id and the CPU time in clock ticks of each thread of process `pid`."""
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
             with contextlib.suppress(OSError, IndexError, ValueError):
@@ -80,7 +80,7 @@ def thread_ticks(pid: int) -> Iterator[tuple[int, int]]:
 
 
 def process_state(pid: int) -> str:
-    """Return the state letter of a process, such as R, S or T; empty if it is gone."""
+    """Return the state letter of process `pid`, such as R, S or T; empty if it does not exist."""
     try:
         return _stat_fields(f"/proc/{pid}/stat")[0]
     except (OSError, IndexError):
@@ -88,7 +88,7 @@ def process_state(pid: int) -> str:
 
 
 def thread_ids() -> set[str]:
-    """Return the system's threads of this process, also those that Python does not know."""
+    """Return the ids of all threads of this process, including those not started by Python."""
     try:
         return set(os.listdir("/proc/self/task"))  # noqa: PTH208
     except OSError:
@@ -96,7 +96,7 @@ def thread_ids() -> set[str]:
 
 
 def is_busy(thread: str) -> bool:
-    """Return whether a thread of this process runs or wants to."""
+    """Return whether a thread of this process is running or ready to run."""
     try:
         return _stat_fields(f"/proc/self/task/{thread}/stat")[0] == "R"
     except (OSError, IndexError):
@@ -104,7 +104,7 @@ def is_busy(thread: str) -> bool:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the CPU time of a process and all its threads; 0 if it is gone or the system does not say."""
+    """Return the CPU time of all threads of process `pid`; 0 if it is unavailable."""
     try:
         # The system's number for the CPU clock of another process.
         return time.clock_gettime((~pid << 3) | 2)
@@ -113,16 +113,16 @@ def cpu_seconds(pid: int) -> float:
 
 
 def prctl(option: int, value: int) -> None:
-    """Set an attribute of this process."""
+    """Call the system function prctl with `option` and `value`; do nothing on systems other than Linux."""
     if IS_LINUX:
         ctypes.CDLL(None).prctl(option, value)
 
 
 def claim_cpus(count: int) -> tuple[set[int], list[int]]:
-    """Return CPUs that no other process of this user has claimed, and the locked files of the claims.
+    """Claim `count` CPUs that no other process of this user has claimed; return them and the locked claim files.
 
-    If there are too few, some are shared. There is nothing to claim without CPUs to choose from, or with a quota of no
-    more than `count`.
+    If too few CPUs are unclaimed, the rest are shared with other processes. Both results are empty if this process may
+    use no more than `count` CPUs, or if its container has a quota of no more than `count` CPUs.
     """
     if not IS_LINUX or count >= min(len(os.sched_getaffinity(0)), _cpu_quota()):
         return set(), []
@@ -148,7 +148,7 @@ def claim_cpus(count: int) -> tuple[set[int], list[int]]:
 
 
 def _is_second(cpu: int) -> bool:
-    """Return whether a CPU shares its core with a CPU of a lower number."""
+    """Return whether `cpu` shares its core with a CPU of lower number."""
     try:
         text = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text(encoding="ascii")
         return cpu != int(text.replace("-", ",").split(",")[0])
@@ -157,7 +157,7 @@ def _is_second(cpu: int) -> bool:
 
 
 def _cpu_quota() -> float:
-    """Return how many CPUs' time the quota of the container allows; infinite without a quota."""
+    """Return the CPU quota of the container as a number of CPUs; infinite without a quota."""
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
         return float(quota) / float(period)

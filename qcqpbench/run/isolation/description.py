@@ -1,6 +1,7 @@
-"""Facts about solvers, families and problems by name or spec; the code of a plug-in runs in a process of its own.
+"""Facts about solvers, families and problems, by name or spec. Code of plug-ins runs in separate processes.
 
-The driver, the verifier and `verify` use these functions, so no plug-in is imported where rows are made or checked.
+The driver and `qcqpbench.results.reverify` use these functions, so no plug-in is imported where rows are written or
+checked.
 """
 
 import contextlib
@@ -44,15 +45,15 @@ from .supervised_process import SupervisedProcess
 from .supervisor import Ended
 
 _Facts = TypeVar("_Facts")
-# By spec, of plug-ins: the problems that it stands for, or why there are none.
+# Specs of plug-in problems → facts about the problems they expand to, or the error.
 _members: dict[str, tuple[ProblemFacts, ...] | QcqpbenchError] = {}
-# By their own specs, of plug-ins.
+# Specs of single plug-in problems → parameter values.
 _parameters: dict[str, Mapping[str, Any]] = {}
 
 
 @cache
 def solver_facts(spec: str) -> SolverFacts:
-    """Return the facts about the solver of a spec."""
+    """Return the facts about the solver that `spec` names."""
     name = parse(spec)[0]
     if solver_plugin(name) is None:
         return solver(spec).facts()
@@ -64,7 +65,7 @@ def solver_facts(spec: str) -> SolverFacts:
 
 @cache
 def family_facts(name: str) -> FamilyFacts:
-    """Return the facts about a problem family."""
+    """Return the facts about the problem family `name`."""
     if family_plugin(name) is None:
         return describe_family(name)
     (content,) = _describe(DescribeRequest("family", (name,)))
@@ -74,7 +75,7 @@ def family_facts(name: str) -> FamilyFacts:
 
 
 def problem_members(spec: str) -> tuple[ProblemFacts, ...]:
-    """Return the facts about the problems that a spec stands for in a suite."""
+    """Return the facts about each problem that `spec` expands to in a suite."""
     if not is_plugin_problem(spec):
         return describe_members(spec)
     describe_problems([spec])
@@ -85,7 +86,7 @@ def problem_members(spec: str) -> tuple[ProblemFacts, ...]:
 
 
 def check_problem(spec: str) -> None:
-    """Raise an error if a spec has a wrong name or parameter."""
+    """Raise QcqpbenchError if the family or a parameter of `spec` is invalid."""
     if is_plugin_problem(spec):
         problem_members(spec)
     else:
@@ -93,7 +94,7 @@ def check_problem(spec: str) -> None:
 
 
 def problem_parameters(spec: str) -> Mapping[str, Any]:
-    """Return the values of a problem's parameters."""
+    """Return the parameter values of the problem `spec` by name."""
     if not is_plugin_problem(spec):
         return family(spec).parameters
     if spec not in _parameters:
@@ -102,7 +103,7 @@ def problem_parameters(spec: str) -> Mapping[str, Any]:
 
 
 def describe_problems(specs: Iterable[str]) -> None:
-    """Ask for the facts about problems of plug-ins, all of a family at once; errors are kept until they are used."""
+    """Cache the facts, or the errors, of the plug-in problems among `specs`, with one request per family."""
     unknown: dict[str, list[str]] = {}
     for spec in dict.fromkeys(specs):
         if is_plugin_problem(spec) and spec not in _members:
@@ -125,17 +126,17 @@ def _decode_members(name: str, content: Any) -> tuple[ProblemFacts, ...] | Qcqpb
 
 
 def is_plugin_problem(problem: str) -> bool:
-    """Return whether a plug-in makes the problem of a spec."""
+    """Return whether `problem` is a spec of a family that a plug-in provides."""
     return not is_file(problem) and family_plugin(parse(problem)[0]) is not None
 
 
 def is_stored(problem: str) -> bool:
-    """Return whether a problem is read from files that people write, rather than generated."""
+    """Return whether `problem` is read from a file or belongs to a family of stored problems."""
     return is_file(problem) or family_facts(parse(problem)[0]).stored
 
 
 def problem_apart(text: str) -> MaxMargin | QCQP:
-    """Return the problem of a spec or a file."""
+    """Return the problem of a spec or file; problems of plug-ins are generated in a separate process."""
     if not is_plugin_problem(text):
         return load_problem(text)
     path = make_file(text)
@@ -146,7 +147,7 @@ def problem_apart(text: str) -> MaxMargin | QCQP:
 
 
 def make_file(spec: str) -> str:
-    """Let a plug-in make a problem and write it to a file; return the path."""
+    """Generate a plug-in's problem in a separate process, write it to a temporary .npz file and return its path."""
     handle, path = tempfile.mkstemp(suffix=".npz", prefix="qcqpbench-")
     os.close(handle)
     try:
@@ -159,7 +160,7 @@ def make_file(spec: str) -> str:
 
 
 def _require_name(name: str, *specs: str) -> None:
-    """Refuse facts of a plug-in that name another solver or family."""
+    """Raise QcqpbenchError if one of `specs` names another solver or family than `name`."""
     for spec in specs:
         require(parse(spec)[0] == name, f"{name}: sent facts about {spec!r:.100}")
 
@@ -180,7 +181,7 @@ def _describe(request: DescribeRequest) -> Sequence[Any]:
 
 
 def _ask_once(name: str, request: DescribeRequest | MakeRequest) -> Message:
-    """Return the reply of a process that answers this request alone; raise an error if it does not."""
+    """Start a process for this one request and return its reply; raise QcqpbenchError if the request fails."""
     child = SupervisedProcess("qcqpbench.run.isolation.roles.solver_process", set(), 1)
     try:
         answer = child.ask(request, Limits(PREPARE_SECONDS), _read_message)

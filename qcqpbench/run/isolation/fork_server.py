@@ -1,10 +1,10 @@
 """The fork server: a process that has imported the core and forks the processes that run solvers and verify points.
 
 Importing NumPy and SciPy takes half a second, a fork some milliseconds. No code of a solver or a plug-in ever runs in
-the server, so a process forked from it is as clean as a new one. There is a server for each number of BLAS threads,
-which BLAS reads when it is loaded; the rest of the environment, the import path and the working directory are the
-driver's at the time of the fork. The server adopts and kills the processes that a killed supervisor leaves behind, and
-ends everything it has forked when the driver closes the connection or dies.
+the server, so a process forked from it is as clean as a new one. There is one server per number of BLAS threads,
+because BLAS reads that number when it is loaded. A forked process takes over the rest of the environment, the import
+path and the working directory of the driver. The server adopts and kills the processes that a killed supervisor leaves
+behind. When the driver closes the connection or dies, the server ends all processes it has forked.
 """
 
 import atexit
@@ -64,7 +64,7 @@ _START_TRIES = 10
 _READY_SECONDS = 300.0
 _FORK_SECONDS = 20.0
 _END_SECONDS = 5.0
-# For a server that is told to end to clean up behind supervisors that were killed.
+# Time for a server that is asked to end to clean up after killed supervisors.
 _CLEAN_UP_SECONDS = 20.0
 _CLEAN_UP_POLL_SECONDS = 0.005
 _HEADER = struct.Struct("<q")
@@ -72,19 +72,19 @@ _MAX_FILES = 8
 
 
 class ForkedProcess:
-    """A process that is not a child of this one, by a handle that never names another process."""
+    """Handle (pidfd) of a process that is not a child of this one; the handle cannot refer to another process."""
 
     def __init__(self, process_id: int, handle: int) -> None:
         self.process_id, self._handle = process_id, handle
 
     def has_ended(self, seconds: float = 0.0) -> bool:
-        """Return whether the process has ended, after waiting that long for it."""
+        """Wait at most `seconds` for the process to end; return whether it has ended."""
         poll = select.poll()
         poll.register(self._handle, select.POLLIN)
         return bool(poll.poll(1000 * seconds))
 
     def send_signal(self, number: int) -> None:
-        """Send a signal, unless the process has ended."""
+        """Send signal `number` to the process, unless it has ended."""
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._handle, number)
 
@@ -97,9 +97,9 @@ class ForkedProcess:
 class ForkRequest:
     """A request to fork a process with its supervisor.
 
-    role     the module whose `serve` it runs
-    folder   an empty folder that it shares with its supervisor and with the driver; its name is the mark
-    cpus     the CPUs to bind it to; empty for no binding
+    role     name of the module whose `serve` the process runs
+    folder   empty folder that process, supervisor and driver share; its name is the value of `MARK`
+    cpus     CPUs to bind the process to; empty for no binding
     """
 
     role: str
@@ -109,19 +109,20 @@ class ForkRequest:
 
 @dataclass(frozen=True)
 class _Surroundings:
-    """The driver's environment and import path, which a process takes over."""
+    """Environment variables and import path of the driver, for a forked process to take over."""
 
     environment: dict[str, str]
     import_path: tuple[str, ...]
 
 
 def fork(threads: int, request: ForkRequest, control: int, pipe: int, page: int) -> ForkedProcess:
-    """Fork a process and its supervisor from the server for that number of threads; return the supervisor.
+    """Fork a process and its supervisor from the server for `threads` BLAS threads; return the supervisor.
 
     Parameters
     ----------
     control, pipe, page
-        Open files: the supervisor's connection to the driver, the process' own, and memory of the control page.
+        File descriptors: the supervisor's connection to the driver, the process' connection to the driver, and the
+        memory of the control page.
     """
     message = _describe_fork(request, threads)
     directory = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -140,7 +141,7 @@ def fork(threads: int, request: ForkRequest, control: int, pipe: int, page: int)
 
 @atexit.register
 def close_servers() -> None:
-    """End all fork servers of this process, and what they have forked."""
+    """End all fork servers of this process, and the processes they have forked."""
     with _lock:
         for process, threads in list(_servers):
             server = _servers.pop((process, threads))
@@ -167,7 +168,7 @@ def _thread_variables(threads: int) -> dict[str, str]:
 
 
 class _Server:
-    """A fork server, seen from the driver."""
+    """The driver's side of a fork server."""
 
     def __init__(self, threads: int) -> None:
         self._socket, servers_end = socket.socketpair()
@@ -192,7 +193,7 @@ class _Server:
         self.is_closed = False
 
     def wait_until_ready(self) -> None:
-        """Wait for its imports; raise an error that says why they failed."""
+        """Wait for the server's imports; raise QcqpbenchError if they fail, EOFError if the server was killed."""
         self._socket.settimeout(_READY_SECONDS)
         with contextlib.suppress(OSError):
             if self._socket.recv(1):
@@ -208,7 +209,7 @@ class _Server:
         raise EOFError
 
     def fork(self, message: bytes, files: Sequence[int]) -> ForkedProcess:
-        """Fork; raise OSError or EOFError if the server does not answer."""
+        """Send a fork request and return the supervisor; raise OSError or EOFError if the server does not answer."""
         with self._lock:
             if not self.is_ready:
                 self.wait_until_ready()
@@ -221,7 +222,7 @@ class _Server:
         return ForkedProcess(_HEADER.unpack(reply)[0], handles[0])
 
     def close(self) -> None:
-        """End the server, also one that does not answer."""
+        """End the server, by SIGKILL if it does not end by itself."""
         self.is_closed = True
         self._end()
         self._log.close()
@@ -251,7 +252,7 @@ def _server(threads: int) -> _Server:
 
 
 class _Children:
-    """The supervisors that this server has forked, and orphans of killed supervisors, which the system gives to it."""
+    """Children of the fork server: supervisors that it forked, and adopted orphans of killed supervisors."""
 
     def __init__(self) -> None:
         self._supervisors: set[int] = set()
@@ -260,7 +261,7 @@ class _Children:
         self._supervisors.add(supervisor)
 
     def reap(self, *_: object) -> None:
-        """Reap children that have ended, and kill all orphans: their supervisor was killed before it could."""
+        """Reap children that have ended, and kill orphans, whose supervisor was killed before it could kill them."""
         with contextlib.suppress(ChildProcessError):
             while process := os.waitpid(-1, os.WNOHANG)[0]:
                 self._supervisors.discard(process)
@@ -270,7 +271,7 @@ class _Children:
                 os.kill(process, signal.SIGKILL)
 
     def end(self) -> None:
-        """Let the supervisors end what they supervise, then kill what is left; return when nothing is."""
+        """Ask the supervisors to end, kill orphans, and return when no child is left or time is up."""
         now = time.monotonic()
         give_up, lose_patience = now + _CLEAN_UP_SECONDS, now + _CLEAN_UP_SECONDS / 2
         for supervisor in self._supervisors:
@@ -288,7 +289,7 @@ class _Children:
 
 
 def serve(connection: int) -> NoReturn:
-    """Fork as the driver asks for it, until it closes the connection or dies; then end everything that was forked."""
+    """Serve fork requests until the driver closes the connection or dies, then end all forked processes."""
     driver, supervisors = os.getppid(), _Children()
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -330,7 +331,7 @@ def serve(connection: int) -> NoReturn:
 
 
 def _become(request: ForkRequest, surroundings: _Surroundings, mark: int, files: Sequence[int]) -> NoReturn:
-    """Become the supervisor of a process, and in a fork of that, the process."""
+    """Turn this fork into a supervisor, and the supervisor's fork into the process that serves `request.role`."""
     code = 1
     try:
         for number in (signal.SIGCONT, signal.SIGCHLD):
@@ -359,7 +360,7 @@ def _become(request: ForkRequest, surroundings: _Surroundings, mark: int, files:
 
 
 def _address_of_mark() -> int:
-    """Return the address of the mark's value in the environment that this process was started with."""
+    """Return the memory address of the value of `MARK` in the initial environment of this process."""
     getenv = ctypes.CDLL(None).getenv
     getenv.restype = ctypes.c_void_p
     address: int = getenv(MARK.encode())
@@ -367,7 +368,7 @@ def _address_of_mark() -> int:
 
 
 def _write_mark(address: int, mark: str) -> None:
-    """Let other processes see the mark: /proc shows the environment at the start of the program, from its memory."""
+    """Write `mark` to the initial environment at `address`, which other processes can read in /proc."""
     text = mark.encode()
     if len(text) <= _MARK_CHARACTERS:
         ctypes.memmove(address, text.ljust(_MARK_CHARACTERS, b"\0"), _MARK_CHARACTERS)

@@ -1,8 +1,8 @@
 """Messages between the driver and its child processes.
 
-The driver's requests are pickled: the driver trusts itself. A reply of a process that has run a solver's code is never
-unpickled: it is JSON and arrays of float64, and the driver checks its sizes. It carries the id of the request, which
-the driver draws at random, and the number of the process that was asked.
+Requests of the driver are pickled. Replies of a process that has run a solver's code are never unpickled: they consist
+of JSON and float64 arrays, whose sizes the driver checks. A reply carries the id of the request, which the driver draws
+at random, and the id of the process that replies.
 """
 
 import contextlib
@@ -37,13 +37,13 @@ Array = NDArray[np.float64]
 GRACE_SECONDS = 0.3
 # The least time to build a problem, which may include the first import of a large package.
 BUILD_SECONDS = 30.0
-# To import a solver and to make or read the problem; to evaluate a point; to answer any other request.
+# Time to import a solver and generate or read the problem, to evaluate a point, or to answer any other request.
 PREPARE_SECONDS = 300.0
-# To look at what a run has left behind, to clean up, and to send the reply.
+# Time to detect leftovers of a run, clean up, and send the reply.
 FINISH_SECONDS = 30.0
-# Of a solver that raises when it is asked for its version.
+# Version of a solver whose facts cannot be determined.
 UNKNOWN_VERSION = "unknown"
-# A reply is checked against these limits where it arrives: a solver can send one of its own.
+# The driver checks replies against these limits, because a solver can send forged replies.
 MAX_FILES = 20
 MAX_REPORTED_POINTS = 1000
 _MAX_NOTES = 10
@@ -60,10 +60,10 @@ _CLAIMS = ("objective", "bound", "iterations", "message", "build_seconds", "solv
 class RunRequest:
     """A request to run a solver.
 
-    problem        the problem, a spec or a file; with the id that it must have
-    version        identity of the solver that is asked for, if it matters
-    start          a point, or the number of a random start of `seed`
-    grace_seconds  time after the limit until the supervisor kills the process
+    problem        a problem, its spec or its file; `problem_id` is the required id of its content, None for any
+    version        required identity of the solver; None for any
+    start          a point, or the number of a random start with seed `seed`; None for the first random start
+    grace_seconds  time between the time limit and the kill by the supervisor
     """
 
     problem: MaxMargin | QCQP | str
@@ -80,7 +80,7 @@ class RunRequest:
 
 @dataclass(frozen=True)
 class DescribeRequest:
-    """A request for plain facts about a plug-in: a solver or a family by its name or spec, problems by their specs."""
+    """A request for the facts about solvers, families or problems of a plug-in, given by their names or specs."""
 
     kind: Literal["solver", "family", "problem"]
     names: tuple[str, ...]
@@ -88,7 +88,7 @@ class DescribeRequest:
 
 @dataclass(frozen=True)
 class MakeRequest:
-    """A request to make the problem of a spec and to write it to a file."""
+    """A request to generate the problem of a spec and write it to the file `path`."""
 
     problem: str
     path: str
@@ -96,7 +96,7 @@ class MakeRequest:
 
 @dataclass(frozen=True)
 class VerifyRequest:
-    """A request to evaluate a proposal."""
+    """A request to evaluate a proposal with a feasibility tolerance."""
 
     problem: MaxMargin | QCQP | str
     problem_id: str | None
@@ -113,8 +113,8 @@ class RunReply:
     """A worker's reply to a run request.
 
     output   the end of the solver's output
-    files    names of files it left in its working directory
-    notes    misbehaviour: too many threads, processes left behind, state left changed, too much memory
+    files    names of files that the solver left in its working directory
+    notes    descriptions of misbehaviour: too many threads, processes left behind, changed state, too much memory
     fresh    whether the next run needs a new process
     """
 
@@ -127,12 +127,12 @@ class RunReply:
 
 
 class ProtocolError(Exception):
-    """A message that the protocol does not allow; the process that sent it cannot be used any more."""
+    """Raised for a message that violates the protocol."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """A reply on its way: plain values, and arrays by name."""
+    """A reply in transit: JSON values and arrays by name, with the ids of the request and of the replying process."""
 
     id: str
     process: int
@@ -163,7 +163,7 @@ class Message:
 
 
 def encode_reply(id: str, reply: RunReply) -> bytes:
-    """Return the bytes of a reply to a run request."""
+    """Encode a reply to the run request `id` as bytes."""
     proposal = reply.proposal
     arrays = {name: array for name in ("x", "multipliers") if (array := getattr(proposal, name)) is not None}
     arrays |= {f"trace {k}": point for k, (_, point) in enumerate(proposal.trace)}
@@ -183,7 +183,7 @@ def encode_reply(id: str, reply: RunReply) -> bytes:
 
 
 def decode_reply(message: Message) -> RunReply:
-    """Return the reply that a message holds, its texts cut to their limits; raise ProtocolError for a wrong value."""
+    """Decode a reply to a run request and truncate its texts; raise ProtocolError for an invalid value."""
     content = message.content
     with _readable("a reply"):
         return RunReply(
@@ -220,7 +220,7 @@ def _decode_proposal(content: Mapping[str, Any], arrays: Mapping[str, Array]) ->
 
 @contextlib.contextmanager
 def _readable(what: str) -> Iterator[None]:
-    """Turn whatever wrong content raises into a ProtocolError."""
+    """Convert exceptions caused by malformed content to a ProtocolError that names `what`."""
     try:
         yield
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError, struct.error) as error:
@@ -246,17 +246,17 @@ def _texts(values: Any, max_count: int) -> tuple[str, ...]:
 
 
 def encode_facts(id: str, facts: Sequence[Any]) -> bytes:
-    """Return the bytes of a reply to a describe request."""
+    """Encode a reply to the describe request `id` as bytes."""
     return Message(id, os.getpid(), {"facts": facts}).to_bytes()
 
 
 def plain_solver_facts(facts: SolverFacts) -> dict[str, Any]:
-    """Return the facts about a solver as plain values."""
+    """Return the facts about a solver as values that JSON supports."""
     return asdict(facts) | {"scope": str(facts.scope), "availability": str(facts.availability)}
 
 
 def decode_solver_facts(content: Mapping[str, Any]) -> SolverFacts:
-    """Return the facts about a solver that a message holds."""
+    """Decode the facts about a solver; raise ProtocolError for an invalid value."""
     with _readable("facts"):
         return SolverFacts(
             **{name: _fact(content[name]) for name in ("name", "spec", "version", "drives", "citation", "reason")},
@@ -271,7 +271,7 @@ def decode_solver_facts(content: Mapping[str, Any]) -> SolverFacts:
 
 
 def decode_family_facts(content: Mapping[str, Any]) -> FamilyFacts:
-    """Return the facts about a problem family that a message holds."""
+    """Decode the facts about a problem family; raise ProtocolError for an invalid value."""
     with _readable("facts"):
         return FamilyFacts(
             name=_fact(content["name"]),
@@ -282,7 +282,7 @@ def decode_family_facts(content: Mapping[str, Any]) -> FamilyFacts:
 
 
 def decode_problem_facts(content: Mapping[str, Any]) -> ProblemFacts:
-    """Return the facts about a problem that a message holds."""
+    """Decode the facts about a problem; raise ProtocolError for an invalid value."""
     with _readable("facts"):
         return ProblemFacts(
             spec=_fact(content["spec"]),
@@ -305,7 +305,7 @@ def _fact(value: Any) -> str:
 
 
 def encode_error(id: str, message: str, other_version: bool = False) -> bytes:
-    """Return the bytes of a reply with the reason why a request could not be served."""
+    """Encode an error reply to the request `id`; `message` says why the request could not be served."""
     return Message(id, os.getpid(), {"error": message, "other_version": other_version}).to_bytes()
 
 
@@ -318,12 +318,12 @@ def _optional(kind: Any, value: Any) -> Any:
 
 
 def new_id() -> str:
-    """Return an id for a request that no process can guess."""
+    """Return a random request id that other processes cannot guess."""
     return secrets.token_hex(8)
 
 
 class Channel:
-    """One end of a socket between two processes, for frames: a size, then as many bytes."""
+    """One end of a socket that carries frames, each a 64-bit size followed by that many bytes."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
@@ -336,19 +336,19 @@ class Channel:
         self._socket.close()
 
     def send(self, data: bytes, timeout: float | None = None) -> None:
-        """Send a frame; raise OSError if the other end is gone or does not read within the timeout."""
+        """Send `data` as a frame; raise OSError if the other end is closed or does not read it in `timeout` seconds."""
         self._socket.settimeout(timeout)
         self._socket.sendall(_SIZE.pack(len(data)) + data)
 
     def receive(self) -> bytes:
-        """Wait for a frame; raise EOFError if the other end is gone."""
+        """Wait for a frame and return it; raise EOFError if the other end is closed."""
         self._socket.settimeout(None)
         while (frame := self._frame()) is None:
             self._read(0)
         return frame
 
     def poll(self) -> bytes | None:
-        """Take the bytes that have arrived, without waiting; return a frame once it is complete."""
+        """Read the available bytes without blocking; return the next complete frame, or None."""
         with contextlib.suppress(BlockingIOError):
             while (frame := self._frame()) is None:
                 self._read(socket.MSG_DONTWAIT)
@@ -381,11 +381,11 @@ class Channel:
 
 
 def pack_request(id: str, main: Mapping[str, Any] | None, request: Request) -> bytes:
-    """Return the bytes of a request; `main` says how to import the user's script, if the solver is defined there."""
+    """Encode a request as bytes; `main` says how to import the user's script if the solver is defined there."""
     return pickle.dumps((id, main, pickle.dumps(request)))
 
 
 def unpack_request(data: bytes) -> tuple[str, Mapping[str, Any] | None, bytes]:
-    """Return id, main and the pickled request, which may need main to be imported first."""
+    """Decode `id`, `main` and the pickled request; unpickling the request may require importing `main` first."""
     id, main, request = pickle.loads(data)
     return id, main, request

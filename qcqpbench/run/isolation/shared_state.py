@@ -1,7 +1,7 @@
-"""State that driver, supervisor and child process share: a page of memory, a pipe, and files in the child's folder.
+"""State shared by driver, supervisor and child process: a memory page, a pipe, and files in the child's folder.
 
-Standard library only. A solver can write to the pipe and to the files, so their readers believe neither: a broken file
-costs its content and nothing else. The page is shared by driver and supervisor alone.
+Imports the standard library only. A solver can write to the pipe and to the files, so their readers accept any content;
+a file that cannot be read is treated as empty. Only driver and supervisor share the memory page.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ _CAREFULLY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Phases:
-    """A pipe through which a child process announces its phases: what was announced cannot be taken back."""
+    """Pipe through which a child process announces its phases to its supervisor."""
 
     _RECORD = struct.Struct("<dd")
     _MAX_RECORDS = 256
@@ -36,12 +36,12 @@ class Phases:
         os.set_blocking(self._reader, False)
 
     def announce(self, phase: int) -> None:
-        """Tell the supervisor that a phase begins."""
+        """Announce to the supervisor that `phase` begins."""
         with contextlib.suppress(OSError):
             os.write(self._writer, self._RECORD.pack(phase, time.monotonic()))
 
     def announced(self) -> list[tuple[float, float]]:
-        """Return the phases announced since the last call, with their times (monotonic) as the child says."""
+        """Return the phases announced since the last call, with the monotonic times that the child states."""
         try:
             data = os.read(self._reader, self._MAX_RECORDS * self._RECORD.size)
         except OSError:
@@ -51,7 +51,7 @@ class Phases:
 
 
 class _Cell:
-    """A number in a page of memory."""
+    """Descriptor of a number in a `ControlPage`."""
 
     def __init__(self, place: int) -> None:
         self._place = place
@@ -64,7 +64,7 @@ class _Cell:
 
 
 class Limits(NamedTuple):
-    """Limits of a child process for one request: seconds of each phase, memory and threads."""
+    """Limits of a child process for one request: seconds per phase, bytes of memory, and threads."""
 
     prepare_seconds: float
     build_seconds: float = 0.0
@@ -74,7 +74,7 @@ class Limits(NamedTuple):
     threads: float = 1.0
 
     def seconds(self, phase: int) -> float:
-        """Return the limit of a phase; a child that has not taken its request yet is preparing."""
+        """Return the time limit of `phase`; that of IDLE is `prepare_seconds`."""
         return (
             self.prepare_seconds,
             self.prepare_seconds,
@@ -89,11 +89,11 @@ class Limits(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """A supervisor's observations of one request.
+    """Resource usage of one request, as observed by the supervisor.
 
-    memory_bytes   the peak of the memory
-    threads        the largest number of threads that used the CPU between two looks
-    over, looks    how often these were more than allowed, and how often the supervisor looked
+    memory_bytes   peak memory
+    threads        largest number of threads that used the CPU between two samples
+    over, looks    number of samples with more threads than allowed, and number of all samples
     """
 
     memory_bytes: float = 0.0
@@ -103,10 +103,10 @@ class Usage(NamedTuple):
 
 
 class ControlPage:
-    """Memory that a supervisor shares with the driver and not with its child.
+    """Memory page that a supervisor shares with the driver but not with its child.
 
-    The driver writes the limits of the request under way, and the supervisor its observations, both with the number of
-    the request, which is written last. The supervisor's heartbeat tells the driver that it is at work.
+    The driver writes the limits of the pending request, and the supervisor writes the observed usage. Each of them
+    writes the number of the request last. The heartbeat shows the driver that the supervisor is running.
     """
 
     heartbeat, finished, _request, begun, cpu_before, _observed = (_Cell(place) for place in range(6))
@@ -122,39 +122,39 @@ class ControlPage:
         self._memory.close()
 
     def begin_request(self, number: int, limits: Limits, cpu_before: float) -> None:
-        """Let the supervisor enforce limits from now on; `cpu_before` is the CPU time of the child so far."""
+        """Start request `number` with the limits to enforce and `cpu_before`, the CPU time of the child so far."""
         self._request, self.begun, self.cpu_before = 0, time.monotonic(), cpu_before
         for place, value in enumerate(limits, self._LIMITS.start):
             self.cells[place] = value
         self._request = number
 
     def end_request(self) -> None:
-        """Tell the supervisor that the driver has the reply."""
+        """Mark the request as complete, so that the supervisor stops enforcing its limits."""
         self._request = 0
 
     def request(self) -> int:
-        """Return the number of the request under way; 0 if there is none."""
+        """Return the number of the pending request; 0 if there is none."""
         return int(self._request)
 
     def limits(self) -> Limits:
         return Limits(*self.cells[self._LIMITS])
 
     def report(self, number: int, usage: Usage) -> None:
-        """Tell the driver the observations of a request."""
+        """Write the observed usage of request `number` for the driver."""
         self._observed = 0
         for place, value in enumerate(usage, self._USAGE.start):
             self.cells[place] = value
         self._observed = number
 
     def usage(self, number: int) -> Usage:
-        """Return the observations of a request."""
+        """Return the observed usage of request `number`; all zeros if there is none."""
         return Usage(*self.cells[self._USAGE]) if self._observed == number else Usage()
 
     def beat(self) -> None:
         self.heartbeat = time.monotonic()
 
     def finish(self) -> None:
-        """Tell the driver that the child and all it had started have ended."""
+        """Record that the child and all its descendants have ended."""
         self.finished = 1
 
     def has_finished(self) -> bool:
@@ -162,7 +162,7 @@ class ControlPage:
 
 
 def redirect_output(path: Path) -> None:
-    """Let an empty file take what is written to stdout and stderr, also by libraries and by child processes."""
+    """Redirect file descriptors 1 and 2 (stdout and stderr) to the file `path`, which is emptied first."""
     flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_TRUNC | _CAREFULLY
     try:
         file = os.open(path, flags, 0o600)
@@ -188,12 +188,12 @@ def _remove(path: Path) -> None:
 
 
 def read_tail(path: Path) -> str:
-    """Return the end of a file as text; empty if it is no regular file."""
+    """Return the last `TAIL_BYTES` bytes of a file as text; empty if it is not a readable regular file."""
     return _read(path, TAIL_BYTES, from_end=True).decode(errors="replace")
 
 
 def read_reports(path: Path) -> bytes:
-    """Return the file of reported points; empty if it is no regular file."""
+    """Return the first `MAX_REPORT_BYTES` bytes of a file of reports; empty if it is not a readable regular file."""
     return _read(path, MAX_REPORT_BYTES, from_end=False)
 
 
@@ -209,7 +209,7 @@ def _read(path: Path, max_bytes: int, from_end: bool) -> bytes:
 
 
 def cut_output(path: Path, max_bytes: int) -> None:
-    """Empty the file of the output once it has grown larger than that."""
+    """Truncate the output file to zero length if it is larger than `max_bytes`."""
     with contextlib.suppress(OSError):
         status = os.lstat(path)
         if stat.S_ISREG(status.st_mode) and status.st_size > max_bytes:

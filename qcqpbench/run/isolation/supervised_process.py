@@ -1,4 +1,4 @@
-"""The driver's side of a child process with its supervisor: start, ask, interrupt, stop."""
+"""The driver's side of a child process and its supervisor."""
 
 import contextlib
 import os
@@ -23,36 +23,36 @@ from .supervisor import Ended
 
 _START_TRIES = 10
 _TICK_SECONDS = 1.0
-# A supervisor that has not looked for so many of the driver's own ticks was stopped.
+# A supervisor without a heartbeat for this many ticks of the driver is considered stopped.
 _MISSED_TICKS = 10
 _SEND_SECONDS = 60.0
 _END_SECONDS = 10.0
 _READY_SECONDS = 60.0
-# For the supervisor to enforce the limits of a request; after it the driver does.
+# Extra time for the supervisor to enforce the limits of a request before the driver does.
 _ENFORCE_SECONDS = 60.0
-# CPU time that a process may use between two requests; one that used more works on behind the clock's back.
+# CPU time that a process may use between two requests; one that uses more is replaced, as it computes off the clock.
 _MAX_IDLE_CPU_SECONDS = 0.05
 
 Role = Literal["qcqpbench.run.isolation.roles.solver_process", "qcqpbench.run.isolation.roles.verifier_process"]
 
 
 class StoppedError(Exception):
-    """The worker was interrupted."""
+    """Raised in a thread that waits for a process after another thread has interrupted it."""
 
 
 class SupervisedProcess:
-    """A process of a role and its supervisor. It is started at the first request.
+    """A child process and its supervisor, started at the first request.
 
-    role      the module that serves the requests
-    cpus      the CPUs to bind it to; empty for no binding
-    threads   BLAS and OpenMP threads
+    role      name of the module that serves the requests
+    cpus      CPUs to bind the process to; empty for no binding
+    threads   number of BLAS and OpenMP threads
     """
 
     def __init__(self, role: Role, cpus: set[int], threads: int) -> None:
         self.role, self.cpus, self.threads = role, cpus, threads
-        # Of the child process; 0 before its first message.
+        # Id of the child process; 0 before its first message.
         self.process_id = 0
-        # Seen by the supervisor during the last request.
+        # Observed by the supervisor during the last request.
         self.usage = Usage()
         self._interrupted = False
         self._starting = threading.Lock()
@@ -67,7 +67,7 @@ class SupervisedProcess:
 
     @property
     def supervisor_id(self) -> int | None:
-        """The process id of the supervisor, if it was started."""
+        """The process id of the supervisor; None if it is not running."""
         return None if self._supervisor is None else self._supervisor.process_id
 
     def ask(
@@ -77,17 +77,17 @@ class SupervisedProcess:
         read: Callable[[bytes], tuple[str, int | None, Any]],
         main: Mapping[str, Any] | None = None,
     ) -> Any | Ended:
-        """Send a request and return what `read` makes of the reply, or how the process ended.
+        """Send a request; return the reply as decoded by `read`, or an `Ended` if the process ends without a reply.
 
         Parameters
         ----------
         limits
-            The supervisor enforces them until the reply has arrived.
+            Limits that the supervisor enforces until the reply has arrived.
         read
-            Returns the id of the request, the process that replied (None if it does not matter) and the reply. Replies
-            to other requests and of other processes are ignored.
+            Function that decodes a frame and returns the id of the request, the id of the replying process (None for
+            any) and the reply. Replies to other requests and from other processes are ignored.
         main
-            How to import the user's script.
+            Data for importing the user's script, if the solver is defined there.
         """
         id = new_id()
         data = pack_request(id, main, request)
@@ -116,7 +116,7 @@ class SupervisedProcess:
         return answer
 
     def stop(self) -> None:
-        """End the process and all it has started, at once."""
+        """End the process and all its descendants immediately."""
         supervisor, self._supervisor = self._supervisor, None
         if supervisor is None or self._channel is None or self._control is None or self._page is None:
             return
@@ -137,7 +137,7 @@ class SupervisedProcess:
             self._folder = None
 
     def interrupt(self) -> None:
-        """End the process for good, from another thread than the one that waits for it; that gets a StoppedError."""
+        """End the process permanently, from another thread; a call that waits for a reply raises StoppedError."""
         with self._starting:
             self._interrupted = True
             supervisor = self._supervisor
@@ -174,8 +174,8 @@ class SupervisedProcess:
         raise QcqpbenchError(f"a worker process died at its start: {reason[-1]}")
 
     def _spawn(self) -> None:
-        """Start the supervisor, which forks the child."""
-        # Made here, as a supervisor may be killed before it could say where it is.
+        """Start the supervisor, which forks the child, and open the connections to both."""
+        # Created by the driver, because a supervisor may be killed before it can report the path.
         self._folder = tempfile.mkdtemp(prefix="qcqpbench-")
         self._mark = Path(self._folder).name
         drivers_end, childs_end = socket.socketpair()
@@ -198,7 +198,7 @@ class SupervisedProcess:
     def _wait(
         self, channel: Channel, control: Connection, seconds: float, take: Callable[[bytes], Any | None]
     ) -> Any | Ended:
-        """Return what `take` makes of a frame, once that is not None, or how the process ended."""
+        """Return the first result of `take(frame)` that is not None, or an `Ended` if the process ends first."""
         until, missed, deaf = time.monotonic() + seconds, 0, False
         while True:
             # Both, since a child of the solver may hold the process' end of the channel open.
@@ -232,7 +232,7 @@ class SupervisedProcess:
         return ended
 
     def _idle_cpu_seconds(self) -> float:
-        """Return the CPU time that the process has used since its last reply."""
+        """Return the CPU seconds that the process has used since its last reply."""
         return cpu_seconds(self.process_id) - self._cpu_seconds
 
     def _has_finished(self) -> bool:
@@ -244,26 +244,26 @@ class SupervisedProcess:
         return last == 0 or time.monotonic() - last < _TICK_SECONDS * _MISSED_TICKS
 
     def _give_up(self, how: str, reason: str = "died") -> Ended:
-        """End a process that its supervisor does not end."""
+        """Stop the process and return an `Ended` with the given description and reason."""
         self.stop()
         return Ended(reason, how, PHASES[PREPARING])
 
 
 def _matching(reply: tuple[str, int | None, Any], id: str, process: int) -> Any | None:
-    """Return the reply if it is to the request of that id and of that process."""
+    """Return the content of `reply` if it belongs to request `id` and `process`; None otherwise."""
     replied_to, replied_by, content = reply
     return content if replied_to == id and replied_by in (None, process) else None
 
 
 def _shared_memory() -> int:
-    """Return a file of one page in memory."""
+    """Return the descriptor of an anonymous file in memory with the size of one page."""
     file = os.memfd_create("qcqpbench")
     os.ftruncate(file, os.sysconf("SC_PAGE_SIZE"))
     return file
 
 
 def _kill_marked(mark: str) -> None:
-    """Kill the processes that have inherited a mark in their environment, wherever they hang in the tree."""
+    """Kill all processes in whose environment the variable `MARK` has the value `mark`."""
     wanted = f"{MARK}={mark}".encode()
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError):

@@ -1,11 +1,11 @@
-"""The supervisor: a small process between the driver and a child process, which ends the child and all it has started.
+"""The supervisor: a process between driver and child process that ends the child and all its descendants.
 
-It ends the child at its deadline, over its memory limit, when the driver asks for it, and when the driver is gone. The
-limits are the driver's; the child only announces its phase, and no announcement extends a run beyond the limits. The
-supervisor adopts what the child leaves behind, also daemons with a session of their own, so nothing outlives it. Its
-heartbeat tells the driver that it is at work: a supervisor that was stopped enforces no limit. If the driver dies while
-the supervisor is stopped, the system continues the supervisor, which then ends everything. It needs the standard
-library only, and starts the child by a fork before anything else is imported.
+The supervisor ends the child at its deadline, above its memory limit, on request of the driver, and when the driver is
+gone. The driver sets the limits; the child only announces its phase, and no announcement extends a run beyond the
+limits. The supervisor adopts the processes that the child leaves behind, including daemons with their own session, so
+none outlives it. Its heartbeat shows the driver that it is running, since a stopped supervisor enforces no limit. If
+its parent dies while the supervisor is stopped, the system continues the supervisor, which then ends all processes.
+This module imports the standard library only.
 """
 
 import contextlib
@@ -49,23 +49,24 @@ from .shared_state import (
 )
 
 POLL_SECONDS = 0.05
-# Of a solver's output; if it is more, what was printed so far is dropped.
+# A larger output file is emptied.
 _MAX_OUTPUT_BYTES = 1 << 24
 _KILL_SECONDS, _KILL_POLL_SECONDS = 10.0, 0.002
-# For children of a solver to end after its run.
+# Time for children of a solver to end after its run.
 _LEAVE_SECONDS, _LEAVE_POLL_SECONDS = 0.1, 0.005
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a child process ended.
+    """End of a child process: reason, resource usage and remaining output.
 
-    reason          deadline, memory, died, protocol (it sent what cannot be read), or lost (unknown)
-    how             a signal's name, an exit code, or words
-    phase           of PHASES, and the seconds it was in it, until all was dead
-    left            the names of processes it had started that still ran
-    output          the end of what it printed
-    reports         the points it had reported, as `roles.solver_process` writes them
+    reason          deadline, memory, died, protocol (its message could not be read), or lost (unknown)
+    how             name of a signal, exit code, or description
+    phase           last phase, one of PHASES
+    seconds         time from the beginning of that phase until all processes had ended
+    left            names of descendants that were still running
+    output          the end of its output
+    reports         the points it had reported, as written by `roles.solver_process`
     """
 
     reason: str
@@ -80,15 +81,16 @@ class Ended:
 
 
 def wake_at_death_of_parent() -> None:
-    """Let the system continue this process when its parent dies: it may have been stopped."""
+    """Make the system send SIGCONT to this process when its parent dies, in case this process is stopped."""
     prctl(PR_SET_PDEATHSIG, signal.SIGCONT)
 
 
 def supervise(control: Connection, pipe: int, page: int, folder: Path, cpus: set[int]) -> Phases:
-    """Fork, and bind the child to the CPUs, if there are any.
+    """Fork a child process and supervise it; return only in the child, with the pipe for its phases.
 
-    Returns in the child only, which shares the pipe of phases and an empty folder with its supervisor. `page` is the
-    file of the control page.
+    The child is bound to `cpus` if there are any, and its output goes to a file in `folder`. `control` is the
+    supervisor's connection to the driver; `pipe` and `page` are file descriptors of the child's connection to the
+    driver and of the control page.
     """
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -123,7 +125,7 @@ def supervise(control: Connection, pipe: int, page: int, folder: Path, cpus: set
 
 
 class _Supervisor:
-    """The supervisor's state: what it has seen of the child, and the request under way."""
+    """State of the supervisor: observations of the child process, and the pending request."""
 
     def __init__(
         self, control: Connection, parent: int, worker: int, phases: Phases, page: ControlPage, folder: Path
@@ -131,11 +133,11 @@ class _Supervisor:
         self.control, self.parent, self.worker, self.phases, self.folder = control, parent, worker, phases, folder
         self.page = page
         self.descendants: list[int] = []
-        # CPU time of each thread at the last look.
+        # CPU time of each thread at the last sample.
         self.ticks: dict[int, int] = {}
         self.next_scan = 0.0
         self.last_look = time.monotonic()
-        # Of the request under way, by number; 0 if there is none.
+        # Number of the pending request; 0 if there is none. The attributes below belong to it.
         self.request = 0
         self.limits = Limits(math.inf)
         self.phase, self.since, self.deadline = IDLE, 0.0, math.inf
@@ -164,7 +166,7 @@ class _Supervisor:
         self.control.send(ended)
 
     def _watch(self) -> str:
-        """Return why the child must end or has ended; empty if the driver asked for it or is gone."""
+        """Wait until the child exits or exceeds a limit and return the reason; empty if driver or parent is gone."""
         closed = self.control.fileno()
         files = [closed, os.pidfd_open(self.worker)] if IS_LINUX else [closed]
         while True:
@@ -185,7 +187,7 @@ class _Supervisor:
                 return "memory"
 
     def _follow(self) -> None:
-        """Take over the driver's request, if it is new, and the phase that the child announces."""
+        """Update the pending request from the control page, and the phase from the child's announcements."""
         now, request = time.monotonic(), self.page.request()
         if request != self.request:
             begun, cpu_before, limits = self.page.begun, self.page.cpu_before, self.page.limits()
@@ -205,7 +207,7 @@ class _Supervisor:
         self.last_look = now
 
     def _look(self) -> None:
-        """Note how much memory and how many threads the child and its descendants have now."""
+        """Sample the memory and the running threads of the child and its descendants, and report them to the driver."""
         now = time.monotonic()
         if self.phase not in (BUILDING, SOLVING) and process_state(self.worker) == "T":
             # Stopped from outside: a solver that stops itself does it in its own time.
@@ -234,7 +236,7 @@ class _Supervisor:
 
 
 def left_behind() -> tuple[str, ...]:
-    """Return the names of this process' descendants that still run after a moment. It must be a subreaper."""
+    """Return the names of descendants of this process, a subreaper, still running after `_LEAVE_SECONDS`."""
     give_up = time.monotonic() + _LEAVE_SECONDS
     try:
         while True:
@@ -248,7 +250,7 @@ def left_behind() -> tuple[str, ...]:
 
 
 def _end_all(worker: int) -> tuple[int, float]:
-    """Kill every descendant; return the worker's exit code, negative for a signal, and its CPU seconds."""
+    """Kill all descendants; return the exit code of process `worker`, negative for a signal, and its CPU seconds."""
     code, cpu = 0, 0.0
     give_up = time.monotonic() + _KILL_SECONDS
     with contextlib.suppress(ProcessLookupError):
@@ -271,7 +273,7 @@ def _end_all(worker: int) -> tuple[int, float]:
 
 
 def _reap(worker: int) -> bool:
-    """Reap adopted children that have ended; return whether the worker has, which is left for _end_all."""
+    """Reap adopted children that have ended; return whether process `worker`, which is not reaped, has ended."""
     while True:
         ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if ended is None:

@@ -1,17 +1,18 @@
-"""Runs in processes of their own: a solver may print, crash, hang, take all memory or change anything there.
+"""Runs in isolated processes, where a solver may print, crash, hang, exhaust its memory or change global state.
 
-A `Worker` has a process for each solver that it runs, and one that evaluates points, where no solver's code ever runs;
-each has a supervisor, which ends it when it must.
+A `Worker` has one process per solver, and one process that evaluates points, in which no solver's code ever runs. Each
+process has a supervisor, which enforces the limits.
 
 time      The supervisor kills the process GRACE_SECONDS after the time limit, which counts from the solver's entry.
-          Building the problem has the same time, at least BUILD_SECONDS; preparing and verifying have PREPARE_SECONDS,
-          cleaning up FINISH_SECONDS. The driver ends what a supervisor does not end, and a supervisor that was stopped.
-memory    The supervisor looks at the memory in use by the process and its children 20 times a second; RLIMIT_DATA at
-          twice the limit stops what would come faster. Not RLIMIT_AS: libraries reserve much more than they use.
-threads   Environment variables say how many BLAS and OpenMP should start; the process is bound to as many CPUs, so more
-          threads gain nothing. They are noted if the supervisor sees them run in more than half of its looks.
-children  The supervisor adopts and kills what a solver leaves running, and the attempt says so.
-state     A process that a run has left changed (timers, signal handlers, threads, error handling, …) is replaced.
+          Building the problem may take as long as the time limit, but at least BUILD_SECONDS; preparing and verifying
+          may take PREPARE_SECONDS, cleaning up FINISH_SECONDS. If a supervisor fails or is stopped, the driver ends it
+          and its processes.
+memory    The supervisor samples the memory of the process and its descendants 20 times a second. RLIMIT_DATA at twice
+          the limit stops faster growth. RLIMIT_AS is not used because libraries reserve much more than they use.
+threads   Environment variables set the number of BLAS and OpenMP threads. The process is bound to as many CPUs, so more
+          threads gain nothing. The attempt notes excess threads that run in more than half of the samples.
+children  The supervisor adopts and kills processes that a solver leaves running, and the attempt notes them.
+state     A process whose state a run has changed (timers, signal handlers, threads, error handling, …) is replaced.
 """
 
 import math
@@ -54,11 +55,11 @@ from .supervisor import Ended
 
 __all__ = ["Isolated", "StoppedError", "Worker"]
 
-# Solvers that a worker keeps a process for; further ones start a new process when their turn comes.
+# Maximum number of solver processes that a worker keeps; the least recently used one is ended first.
 _MAX_PROCESSES = 16
 # A verifier that dies was killed from outside: the solver has no part in it.
 _VERIFIER_TRIES = 5
-# Share of the looks that must have seen too many threads before it is noted: a look can catch two threads taking turns.
+# Fraction of samples with too many threads above which they are noted; one sample can catch threads taking turns.
 _MIN_SHARE_OVER = 0.5
 _ENDED_BY_SUITE = (
     Termination.TIME_LIMIT,
@@ -72,13 +73,20 @@ _NO_FINDING = Evaluation(Finding(PointStatus.NONE))
 
 @dataclass(frozen=True)
 class Isolated:
-    """An attempt made in a process of its own.
+    """An attempt made in a separate process.
 
-    output          the end of the solver's output
-    files           names of files it left in its working directory
-    notes           misbehaviour: too many threads, processes left behind, state left changed, too much memory
-    lost            whether the process was killed, and not by the suite
-    other_version   whether the process has another version of the solver than the job
+    Attributes
+    ----------
+    output
+        The end of the solver's output.
+    files
+        The names of files that the solver left in its working directory.
+    notes
+        Descriptions of misbehaviour: too many threads, processes left behind, changed state, too much memory.
+    lost
+        Whether the process was killed by something other than the suite.
+    other_version
+        Whether the process has another version of the solver than the job requires.
     """
 
     attempt: Attempt
@@ -90,20 +98,21 @@ class Isolated:
 
 
 class Worker:
-    """A maker of attempts, one after the other: each solver runs in a process of its own, and another one verifies.
+    """Sequential execution of runs, each solver in its own process, with one more process for verification.
 
-    Processes are reused; only a run that was ended, crashed or left something behind costs one.
+    A process is reused unless its run was killed, crashed, used too much memory or too many threads, or left processes
+    or changed state behind.
     """
 
     def __init__(self, threads: int = 1) -> None:
         self.threads = threads
         self._interrupted = False
-        # By solver, the one used last at the end.
+        # By solver, least recently used first.
         self._solvers: dict[Any, SupervisedProcess] = {}
         self._verifier: SupervisedProcess | None = None
         self._cpus: set[int] | None = None
         self._claims: list[int] = []
-        # The spec of a plug-in's problem, and the file that it is in.
+        # The spec of a plug-in's problem, and the path of the file that holds it.
         self._problem_file: tuple[str, str] | None = None
 
     def __enter__(self) -> "Worker":
@@ -140,7 +149,7 @@ class Worker:
         return self._attempt(request, problem.metadata.spec or "", problem.id, facts, formulation, tolerance)
 
     def run_job(self, job: Job) -> Isolated:
-        """Run a job; its processes make or read the problem themselves, and keep the last one."""
+        """Run a job. The processes generate or read its problem themselves, and each caches the last one."""
         if job.threads != self.threads:
             self.stop()
             self.threads = job.threads
@@ -159,7 +168,7 @@ class Worker:
         return self._attempt(request, job.problem, job.problem_id, facts, job.formulation, job.tolerance)
 
     def stop(self) -> None:
-        """End all processes, at once."""
+        """End all processes immediately and release the claimed CPUs."""
         for child in self.processes():
             child.stop()
         self._solvers, self._verifier = {}, None
@@ -169,13 +178,13 @@ class Worker:
         self._remove_problem_file()
 
     def interrupt(self) -> None:
-        """End the processes for good, from another thread than the one that waits; that gets a StoppedError."""
+        """End all processes permanently, from another thread; calls that wait for a reply raise StoppedError."""
         self._interrupted = True
         for child in self.processes():
             child.interrupt()
 
     def processes(self) -> list[SupervisedProcess]:
-        """Return the processes of the solvers, the one used last at the end, then that of the verifier."""
+        """Return the solver processes, least recently used first, followed by the verifier process, if any."""
         return [*self._solvers.values(), *filter(None, [self._verifier])]
 
     def _attempt(
@@ -201,7 +210,7 @@ class Worker:
         return Isolated(attempt, reply.output, reply.files, reply.notes, lost)
 
     def _evaluate(self, request: VerifyRequest) -> tuple[Proposal, Evaluation]:
-        """Return a proposal and its evaluation; without an evaluation it is an error."""
+        """Evaluate a proposal; return it and its evaluation. If the evaluation fails, the termination is ERROR."""
         evaluation, proposal = self._ask_verifier(request), request.proposal
         if isinstance(evaluation, Evaluation):
             return proposal, evaluation
@@ -209,7 +218,7 @@ class Worker:
         return replace(proposal, termination=Termination.ERROR, message=message), _NO_FINDING
 
     def _ask_solver(self, request: RunRequest, facts: SolverFacts) -> "RunReply | Ended | _Refusal":
-        """Return the reply of the solver's process, how it ended, or why it could not begin."""
+        """Send a run request to the solver's process; return its reply, its end, or its refusal to begin."""
         child = self._child(request.solver, facts)
         for _ in range(2):
             answer = child.ask(request, _limits(request), _read_run, _main_module(request.solver))
@@ -238,7 +247,7 @@ class Worker:
         return f"the verifier's process ended: {answer.reason}, {answer.how}"
 
     def _child(self, solver: Solver | str, facts: SolverFacts) -> SupervisedProcess:
-        """Return the process of a solver; if there are too many, the one that was not used for longest ends."""
+        """Return the process of a solver; end the least recently used process if there are too many."""
         kind = (type(solver).__module__, type(solver).__qualname__) if isinstance(solver, Solver) else None
         key = (kind, facts.spec, facts.version)
         child = self._solvers.pop(key, None) or self._new_child("qcqpbench.run.isolation.roles.solver_process")
@@ -257,7 +266,7 @@ class Worker:
         return SupervisedProcess(role, self._cpus, self.threads)
 
     def _source(self, problem: str) -> str:
-        """Return a spec, or a file of a plug-in's problem, so that its code runs nowhere else; the last one is kept."""
+        """Return `problem`, or for a problem of a plug-in the path of a file that holds it; the last file is cached."""
         if not is_plugin_problem(problem):
             return problem
         if self._problem_file is None or self._problem_file[0] != problem:
@@ -273,14 +282,14 @@ class Worker:
 
 @dataclass(frozen=True)
 class _Refusal:
-    """A worker's reply to a request that it could not begin."""
+    """Reply of a solver's process to a run request that it could not begin."""
 
     message: str
     other_version: bool
 
 
 def _limits(request: RunRequest) -> Limits:
-    """Return the limits that the supervisor enforces."""
+    """Return the limits that the supervisor enforces for a run request."""
     return Limits(
         PREPARE_SECONDS,
         max(request.time_limit, BUILD_SECONDS),
@@ -292,7 +301,7 @@ def _limits(request: RunRequest) -> Limits:
 
 
 def _checked(reply: RunReply, request: RunRequest, usage: Usage) -> RunReply:
-    """Add the supervisor's observations to a reply, and correct a termination that the run's time contradicts."""
+    """Add the observed usage to a reply, and set its termination to TIME_LIMIT if the run exceeded its time."""
     proposal, notes = reply.proposal, list(reply.notes)
     details, termination = dict(proposal.details), proposal.termination
     if usage.over > max(1, _MIN_SHARE_OVER * usage.looks):
@@ -327,7 +336,7 @@ def _read_evaluation(frame: bytes) -> tuple[str, None, Any]:
 
 
 def _reply_of_ended(ended: Ended, request: RunRequest) -> tuple[RunReply, bool]:
-    """Return a reply in place of that of a process that ended, and whether it was killed from outside."""
+    """Return a substitute for the reply of an ended process, and whether the process was killed from outside."""
     termination, message = _verdict(ended, request)
     # If the suite ended it, its children were at work with it.
     notes = (describe_left(ended.left),) if ended.left and ended.reason == "died" else ()
@@ -347,7 +356,7 @@ def _reply_of_ended(ended: Ended, request: RunRequest) -> tuple[RunReply, bool]:
 
 
 def _verdict(ended: Ended, request: RunRequest) -> tuple[Termination, str]:
-    """Return the termination and the message of a process that ended."""
+    """Return the termination and the message for a run whose process ended."""
     match ended.reason, ended.phase:
         case "deadline", "building":
             limit = max(request.time_limit, BUILD_SECONDS)
@@ -367,7 +376,7 @@ def _verdict(ended: Ended, request: RunRequest) -> tuple[Termination, str]:
 
 
 def _main_module(solver: Solver | str) -> dict[str, Any] | None:
-    """Return the data by which a process imports the user's script, if the solver is defined there."""
+    """Return the data for importing the user's script in another process; None if `solver` is not defined there."""
     if type(solver).__module__ != "__main__":
         return None
     return {key: value for key, value in spawn.get_preparation_data("").items() if key.startswith("init_main")}

@@ -1,4 +1,4 @@
-"""A pool on a Dask cluster: each Dask worker does what a thread of `LocalPool` does, in the same isolation."""
+"""A pool of workers on a Dask cluster, with the same process isolation as `LocalPool`."""
 
 import asyncio
 import contextlib
@@ -36,14 +36,14 @@ _workers: set[Worker] = set()
 
 
 class DaskPool:
-    """The workers of a Dask cluster.
+    """Pool that runs jobs on the workers of a Dask cluster.
 
     Parameters
     ----------
     address
-        A scheduler's address, or ``local`` for a cluster on this machine.
+        The address of a Dask scheduler, or ``local`` for a new cluster on this machine.
     workers
-        Processes of a cluster on this machine.
+        Number of processes of a cluster on this machine; ignored for other addresses.
 
     Raises
     ------
@@ -93,7 +93,7 @@ class DaskPool:
             yield from self._collect(iter(jobs))
 
     def _collect(self, jobs: Iterator[Job]) -> Generator[Outcome, None, None]:
-        """Keep jobs on the cluster, and yield their outcomes."""
+        """Submit jobs to the cluster, a limited number at a time, and yield their outcomes as they finish."""
         finished = _distributed().as_completed(loop=self._client.loop)
         tries: Counter[str] = Counter()
         room, last_look = 0, -_LOOK_SECONDS
@@ -130,7 +130,7 @@ class DaskPool:
         return self._client.submit(_run_job, job, __version__, key=key, pure=False)
 
     def _reason_of_loss(self, future: Any) -> str:
-        """Return why the workers of a job were lost; raise the error if that is not what happened."""
+        """Return why the workers of a failed job were lost; raise an error if the job failed for another reason."""
         error = future.exception() if future.status == "error" else None
         if self._client.status != "running":
             raise QcqpbenchError(f"the Dask scheduler at {self.address} is gone; the same command resumes")
@@ -139,7 +139,7 @@ class DaskPool:
         return str(error or future.status)
 
     def _leave(self) -> None:
-        """End the runs under way, which would go on to their time limits."""
+        """Interrupt unfinished runs on the cluster, which would otherwise continue to their time limits."""
         with contextlib.suppress(Exception):
             if self._jobs and self._client.status == "running":
                 self._client.run(_interrupt_workers, wait=False)
@@ -154,7 +154,7 @@ def _distributed() -> Any:
 
 
 def _require_scheduler(address: str) -> None:
-    """Raise an error if no scheduler answers: a client would wait for ever at a port where something else listens."""
+    """Raise QcqpbenchError unless a Dask scheduler answers at `address` within `_CONNECT_SECONDS`."""
     distributed = _distributed()
 
     async def connect() -> None:
@@ -172,7 +172,7 @@ def _require_scheduler(address: str) -> None:
 
 
 def _run_job(job: Job, version: str) -> Outcome:
-    """Run a job on a Dask worker, in one of its threads, each of which has a `Worker`."""
+    """Run a job on a Dask worker, with the `Worker` of the current thread, which is created if missing."""
     require(version == __version__, f"a Dask worker has qcqpbench {__version__}, the driver has {version}")
     if getattr(_of_thread, "worker", None) is None:
         _of_thread.worker = Worker()
@@ -191,7 +191,7 @@ def _machine() -> dict[str, Any]:
 
 
 def _interrupt_workers() -> None:
-    """End the runs of a Dask worker."""
+    """Interrupt all runs on this Dask worker."""
     for worker in list(_workers):
         worker.interrupt()
 

@@ -1,4 +1,4 @@
-"""Pools run jobs and yield their outcomes as they finish; this one has its workers on this machine."""
+"""The interface of pools, which run jobs and yield their outcomes, and a pool of workers on this machine."""
 
 import queue
 import threading
@@ -19,7 +19,7 @@ _POLL_SECONDS = 0.005
 
 @dataclass(frozen=True)
 class Running:
-    """A job that a worker is running, and the time of its start (monotonic)."""
+    """A job in progress, the name of its worker, and its monotonic start time."""
 
     worker: str
     job: Job
@@ -27,33 +27,33 @@ class Running:
 
 
 class Pool(Protocol):
-    """A set of workers that run jobs: `LocalPool` here, `DaskPool` on a cluster."""
+    """Interface of a set of workers that run jobs; implemented by `LocalPool` and `DaskPool`."""
 
     def outcomes(self, jobs: Iterable[Job]) -> Generator[Outcome, None, None]:
-        """Yield the outcome of each job, in the order they finish.
+        """Yield the outcomes of `jobs` in the order in which they finish.
 
-        Jobs are taken as they are needed. Closing the generator ends all runs under way.
+        `jobs` is consumed as workers become free. Closing the generator ends all unfinished runs.
         """
 
     def running(self) -> list[Running]:
-        """Return the jobs that run now; may be called from another thread."""
+        """Return the jobs in progress; may be called from any thread."""
 
 
 def run_job(job: Job, worker: Worker, name: str, machine: Mapping[str, Any] | None = None) -> Outcome:
-    """Run a job on a worker.
+    """Run a job on a worker; try again, up to MAX_TRIES times in all, if its process is killed from outside.
 
     Parameters
     ----------
     name
         The worker's name.
     machine
-        The machine of the worker, if it is not the driver's.
+        Facts about the machine of the worker; None for the driver's machine.
 
     Raises
     ------
     QcqpbenchError
-        If another machine has another version of the solver: its rows would not compare. On the driver's machine it is
-        the solver that changed, and its row says so.
+        If a machine other than the driver's has another version of the solver. On the driver's machine a changed
+        version is recorded as an error in the outcome.
     """
     for _ in range(MAX_TRIES):
         begun = time.time()
@@ -65,7 +65,7 @@ def run_job(job: Job, worker: Worker, name: str, machine: Mapping[str, Any] | No
 
 
 class LocalPool:
-    """Workers on this machine, driven by one thread each."""
+    """Pool of workers on this machine, each driven by its own thread."""
 
     def __init__(self, workers: int = 1) -> None:
         self.workers = workers
@@ -103,7 +103,7 @@ class LocalPool:
         source: "_JobSource",
         finished: "queue.Queue[Outcome | BaseException | None]",
     ) -> None:
-        """Run jobs until there are no more; hand over their outcomes, and at the end None or an error."""
+        """Run jobs from `source`; put their outcomes in `finished`, and at the end None or the raised exception."""
         try:
             with worker:
                 while (job := source.next_job()) is not None:
@@ -118,7 +118,7 @@ class LocalPool:
 
 
 class _JobSource:
-    """Jobs that several threads take, until there are no more or it is closed."""
+    """Thread-safe iterator over jobs that can be closed early."""
 
     def __init__(self, jobs: Iterable[Job]) -> None:
         self._jobs = iter(jobs)
@@ -134,7 +134,7 @@ class _JobSource:
 
 
 def _take(finished: "queue.Queue[Outcome | BaseException | None]", threads: int) -> Iterator[Outcome]:
-    """Yield outcomes until as many threads have ended; raise the first error of one."""
+    """Yield outcomes from `finished` until `threads` threads have ended; re-raise an exception of a thread."""
     while threads:
         outcome = finished.get()
         if isinstance(outcome, BaseException):

@@ -1,4 +1,4 @@
-"""Numbers of a report on margins against the load: found by solvers, predicted by theory, proved as upper bounds."""
+"""Margins against the load in a report: margins found by solvers, predictions of theory, and upper bounds."""
 
 import statistics
 from collections import defaultdict
@@ -11,7 +11,7 @@ from .facts import Facts, median, scores_of
 
 
 def capacity(facts: Facts) -> list[dict[str, Any]]:
-    """Return a panel per variant and m: κ̄ by solver and load, theory, and the band from best known to bound."""
+    """Return one panel per variant and m: κ̄ by solver and load, theory, and the best known κ̄ with upper bounds."""
     predictions = {
         row["problem_id"]: row["kappa_bar_theory"] for row in facts.rows if row["kappa_bar_theory"] is not None
     }
@@ -33,7 +33,7 @@ def capacity(facts: Facts) -> list[dict[str, Any]]:
 
 
 def _problems_by_load(facts: Facts) -> Mapping[tuple[str, int], Mapping[float, list[str]]]:
-    """Return the ids of the tasks whose margin is known, by (variant, m) and load."""
+    """Return the ids of the tasks with a load and a nonzero margin in some row, by (variant, m) and load."""
     panels: dict[tuple[str, int], dict[float, list[str]]] = defaultdict(lambda: defaultdict(list))
     tasks = metrics.scales(facts.rows)
     for id in facts.problems:
@@ -71,14 +71,14 @@ def _point(facts: Facts, solver: str, load: float, ids: Sequence[str]) -> dict[s
 
 
 def _mean_and_range(values: Sequence[float]) -> list[float] | None:
-    """Return mean, minimum and maximum, None for no values."""
+    """Return mean, minimum and maximum of the values; None if there are none."""
     return [statistics.fmean(values), min(values), max(values)] if values else None
 
 
 def _band(facts: Facts, load: float, ids: Sequence[str]) -> list[float] | None:
-    """Return load, mean best known κ̄, mean upper bound, number of pattern sets with a bound, number of pattern sets.
+    """Return the load, mean best known κ̄, mean upper bound, number of pattern sets with a bound and of all sets.
 
-    The means are over the pattern sets with a bound; None if there are none.
+    The means are over the pattern sets with a bound. Return None if no set has a bound.
     """
     bounded = [id for id in ids if id in facts.bounds.least]
     if not bounded:

@@ -1,4 +1,4 @@
-"""Numbers of a report, computed from the rows: one dict of plain values that the pages display."""
+"""Computation of all numbers of a report, as one dict of JSON values."""
 
 import re
 import statistics
@@ -21,7 +21,7 @@ _SUCCESSES = {"optimal", "locally_optimal", "finished"}
 
 
 def contents(results: Results) -> dict[str, Any]:
-    """Return everything a report says, in its order, as values for JSON."""
+    """Return all numbers of a report as JSON values, in the order of the report."""
     facts, general = Facts(results.rows), metrics.general(results.rows)
     unknown = general - {row["problem_id"] for row in results.rows if row["sense"]}
     tasks = Facts([row for row in results.rows if row["problem_id"] not in general])
@@ -56,7 +56,7 @@ def contents(results: Results) -> dict[str, Any]:
 
 
 def left_out(results: Results) -> str:
-    """Return how many rows of the files are not in the report, and why; empty if there are none."""
+    """Return a text with the number of rows left out of the report, by reason; empty if there are none."""
     repeated = f"{results.repeated} present in several files" if results.repeated else ""
     return ", ".join(filter(None, [str(results.left_out), repeated]))
 
@@ -108,7 +108,7 @@ def _summary_line(facts: Facts, name: str) -> dict[str, Any]:
 
 
 def _failed(facts: Facts, runs: Mapping[str, Sequence[Row]]) -> dict[str, Any]:
-    """Count the runs that fail on problems solved by some run, with their terminations and problems."""
+    """Return the number of failed runs on problems that some run solved, with their terminations and location."""
     attempts = [row for id, group in runs.items() if id in facts.solved for row in group]
     failed = [row for row in attempts if not metrics.is_solved(row)]
     return {
@@ -120,13 +120,13 @@ def _failed(facts: Facts, runs: Mapping[str, Sequence[Row]]) -> dict[str, Any]:
 
 
 def _location(facts: Facts, problems: Collection[str]) -> dict[str, Any]:
-    """Return the number of problems and their range of loads, None if a problem has no load."""
+    """Return the number of problems and the range of their loads, which is None if some problem has no load."""
     loads = [load for id in problems if (load := facts.places[id]["load"]) is not None]
     return {"problems": len(problems), "loads": [min(loads), max(loads)] if len(loads) == len(problems) > 0 else None}
 
 
 def _bounds(facts: Facts) -> list[dict[str, Any]]:
-    """Return one line per solver that proves bounds."""
+    """Return one line per solver with bounds in its rows or of scope "bound"."""
     rows_by_solver: dict[str, list[Row]] = defaultdict(list)
     for row in facts.rows:
         if metrics.was_run(row) and (row["bound"] is not None or not metrics.competes(row)):
@@ -135,7 +135,7 @@ def _bounds(facts: Facts) -> list[dict[str, Any]]:
 
 
 def _bound_line(facts: Facts, name: str, rows: Sequence[Row]) -> dict[str, Any]:
-    """Return how far the solver's bounds are above the best known scores."""
+    """Return the number of bounds of a solver and their gaps to the best known scores."""
     bounds = facts.bounds.of_solvers.get(name, {})
     gaps = [metrics.gap(facts.best[id], bound) for id, bound in bounds.items()]
     return {
@@ -177,7 +177,7 @@ def _statuses(facts: Facts) -> list[dict[str, Any]]:
 
 
 def _messages(facts: Facts) -> list[dict[str, Any]]:
-    """Return the messages of unsuccessful runs and false claims; messages that differ only in numbers are one."""
+    """Return the messages of unsuccessful runs and false claims, merging messages that differ only in numbers."""
     rows_by_message: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for row in facts.rows:
         if (row["termination"] not in _SUCCESSES or facts.is_false(row)) and row["message"]:

@@ -1,4 +1,4 @@
-"""Facts about the rows that all parts of a report use."""
+"""Quantities derived from result rows that all parts of a report use."""
 
 import math
 import statistics
@@ -17,16 +17,28 @@ _VARIED = ("load", "p", "seed", "m")
 
 
 class Facts:
-    """The rows of a report, and what follows from them.
+    """Result rows of a report and quantities derived from them.
 
-    runs       rows by (solver, problem)
-    best       the best known score by problem
-    bounds     bounds on scores
-    limits     the time limit by problem that was run
-    solvers    the names of the solvers that compete
-    problems   the ids of all problems
-    solved     the ids of the problems that some run solved
-    places     variant, m, load and p by problem, see `place`
+    Attributes
+    ----------
+    rows
+        All rows, including those of skipped runs.
+    runs
+        Rows that were run, by (solver label, problem id).
+    best
+        Best known score by problem id.
+    bounds
+        Upper bounds on scores.
+    limits
+        Time limit in seconds by problem id, see `metrics.limits_of`.
+    solvers
+        Sorted labels of the solvers that compete, see `metrics.competes`.
+    problems
+        Ids of all problems.
+    solved
+        Ids of the problems that some run solved.
+    places
+        Variant, m, load and p by problem id, see `place`.
     """
 
     def __init__(self, rows: Sequence[Row]) -> None:
@@ -41,16 +53,16 @@ class Facts:
         self.places = {row["problem_id"]: place(row["problem"]) for row in rows}
 
     def of(self, solver: str, problems: Iterable[str]) -> dict[str, list[Row]]:
-        """Return the solver's runs by problem, on those of the problems that it was run on."""
+        """Return the runs of `solver` by problem id, for those of `problems` that have any."""
         return {id: self.runs[solver, id] for id in problems if (solver, id) in self.runs}
 
     def is_false(self, row: Row) -> bool:
-        """Return whether the claim of a row is false."""
+        """Return whether the solver's claim in a row is false, see `metrics.is_false_claim`."""
         return metrics.is_false_claim(row, self.best, self.solved)
 
 
 def place(problem: str) -> dict[str, Any]:
-    """Return the variant (the parameters that are not varied), m, load and p of a problem; a file has only a name."""
+    """Parse a problem's spec into variant (the spec without m, p, load, seed), m, load and p; None if not given."""
     try:
         name, parameters = (problem, {}) if is_file(problem) else parse(problem)
     except QcqpbenchError:
@@ -66,7 +78,7 @@ def place(problem: str) -> dict[str, Any]:
 
 
 def limits(rows: Iterable[Row]) -> str:
-    """Return the limits of runs in words."""
+    """Return a text with the time, memory and thread limits of runs, and unusual feasibility tolerances."""
     values: dict[str, set[Any]] = {"time_limit": set(), "memory_limit": set(), "threads": set(), "tolerance": set()}
     for row in rows:
         for name, distinct in values.items():
@@ -86,22 +98,22 @@ def limits(rows: Iterable[Row]) -> str:
 
 
 def limits_of_solvers(facts: Facts) -> dict[str, str]:
-    """Return the limits of each competing solver in words."""
+    """Return the text of `limits` for the runs of each competing solver."""
     return {name: limits(row for row in facts.rows if metrics.label(row) == name) for name in facts.solvers}
 
 
 def problem_label(row: Row) -> str:
-    """Return the name of the row's problem in the report."""
+    """Return the label of the row's problem, by default its spec."""
     return str(row.get("problem_label", row["problem"]))
 
 
 def scores_of(rows: Iterable[Row]) -> list[float]:
-    """Return the scores of the rows that have one."""
+    """Return the scores of the rows, without those that are None."""
     return [score for row in rows if (score := metrics.score(row)) is not None]
 
 
 def median(values: Sequence[float], count: int) -> float | None:
-    """Return the median of `count` values, missing ones as +inf; None if it is infinite."""
+    """Return the median of `count` values, where missing values count as +inf; None if the median is infinite."""
     padded = [*values, *[math.inf] * (count - len(values))]
     middle = statistics.median(padded) if padded else math.inf
     return middle if math.isfinite(middle) else None

@@ -1,7 +1,8 @@
-"""Numbers of a report on general QCQPs: how close solvers come to the best known values.
+"""Comparison of solvers with the best known values of general QCQPs in a report.
 
 The best known value of a problem is the published one, or the best of all rows if none is published. The gap of a
-feasible point is how much worse its objective is, relative to max(1, |best known|), negative if it is better.
+feasible point is the difference between its objective and the best known value, relative to max(1, |best known|). The
+gap is negative if the point is better.
 """
 
 import math
@@ -18,7 +19,7 @@ from .timing import profile
 
 
 def general_problems(facts: Facts) -> dict[str, Any]:
-    """Return one line per problem, one line per solver, and the solvers' profiles."""
+    """Return the numbers of general QCQPs: one line per problem, one line per solver, and profiles of the solvers."""
     best_known = _best_known(facts)
     targets = {
         id: best_known[id] - SAME * max(1.0, abs(best_known[id])) if id in best_known else math.inf
@@ -40,12 +41,12 @@ def general_problems(facts: Facts) -> dict[str, Any]:
 
 
 def relative_gap(score: float, best_known: float) -> float:
-    """Return how far a score is below the best known one, relative to max(1, |best known|)."""
+    """Return the gap between `score` and `best_known`, relative to max(1, |best_known|)."""
     return metrics.gap(score, best_known, floor=1.0)
 
 
 def _best_known(facts: Facts) -> dict[str, float]:
-    """Return the best known score by problem."""
+    """Return the published score by problem, or the best score of any row if none is published."""
     published = {
         row["problem_id"]: sign * row["best_known"]
         for row in facts.rows
@@ -85,20 +86,20 @@ def _problem(facts: Facts, id: str, best_known: float | None) -> dict[str, Any]:
 
 
 def _solvers_reaching(score: float, rows: list[Row]) -> list[str]:
-    """Return the solvers with a run whose score is within SAME of the given one, in the order of the rows."""
+    """Return the labels of the solvers with a run within a relative gap SAME of `score`, in the order of the rows."""
     scores = [(metrics.label(row), metrics.score(row)) for row in rows]
     near = [name for name, value in scores if value is not None and relative_gap(value, score) <= SAME]
     return list(dict.fromkeys(near))
 
 
 def _improves(row: Row, best_known: float | None) -> bool:
-    """Return whether a run improves a published value."""
+    """Return whether the score of a run is better than `best_known` by a relative gap of more than SAME."""
     score = metrics.score(row)
     return score is not None and best_known is not None and relative_gap(score, best_known) < -SAME
 
 
 def _rank(row: Row) -> tuple[float, float]:
-    """Return a sort key: feasible points first, best score first; then infeasible ones, smallest violation first."""
+    """Return a sort key: feasible points by decreasing score, then infeasible points by increasing violation."""
     score = metrics.score(row)
     return (0.0, -score) if score is not None else (1.0, row["relative_violation"])
 

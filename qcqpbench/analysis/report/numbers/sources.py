@@ -1,4 +1,4 @@
-"""The input of a report: rows of results files, with κ̄ along their traces, and results of pytest-benchmark."""
+"""Reading of results files, with κ̄ along the traces of runs, and of pytest-benchmark files for a report."""
 
 import contextlib
 import json
@@ -29,13 +29,22 @@ _ROW_ORDER = ("problem", "solver", "version", "seed", "start", "key")
 
 @dataclass(frozen=True)
 class Results:
-    """The input of a report.
+    """Input of a report.
 
-    rows       the newest row of each job as `metrics` takes them; their order does not depend on that of the runs
-    machines   the facts about each machine, and the commands given there; a row's `machine` is an index into them
-    micro      results of pytest-benchmark
-    left_out   rows that were read and do not count
-    repeated   the number of rows that several of the files hold
+    Attributes
+    ----------
+    files
+        Names of the files, without folders.
+    rows
+        The newest row of each job, with the keys that `metrics` uses, in an order independent of that of the runs.
+    machines
+        Facts about each machine and the commands run on it. The `machine` of a row is an index into this list.
+    micro
+        Results of pytest-benchmark.
+    left_out
+        Numbers of rows that were read and that other rows replace.
+    repeated
+        Number of rows omitted because an earlier file contains them.
     """
 
     files: tuple[str, ...]
@@ -49,12 +58,12 @@ class Results:
 def read(paths: Sequence[str | Path]) -> Results:
     """Read results files and JSON files of pytest-benchmark.
 
-    Points that runs reported on the way are evaluated too, for which their problems are rebuilt.
+    The problems of runs with a trace are rebuilt, if possible, to evaluate the points of the trace.
 
     Raises
     ------
     QcqpbenchError
-        If there is no file, or one of them cannot be read.
+        If `paths` is empty, or a file cannot be read.
     """
     require(len(paths) > 0, "a report needs at least one results file")
     machines: list[dict[str, Any]] = []
@@ -83,14 +92,14 @@ def read(paths: Sequence[str | Path]) -> Results:
 
 
 def _all_rows(stores: Sequence[Store]) -> tuple[list[Row], int]:
-    """Return the rows of all files, each once, with its `file` and `command`; and the number of repeated ones."""
+    """Return the distinct rows of all files, with their `file` index and `command`, and the number of duplicates."""
     rows: dict[tuple[Any, ...], Row] = {}
     repeated = 0
     for number, store in enumerate(stores):
         calls = store.invocations()
         for row in store.rows(all_rows=True):
             call = calls[row["invocation"]]
-            # The same in every file that the run was merged into.
+            # These values stay the same when files are merged.
             identity = call["uid"], row["number"], row["key"], row["begun"]
             repeated += identity in rows
             rows.setdefault(identity, row | {"file": number, "command": call["command"]})
@@ -98,7 +107,7 @@ def _all_rows(stores: Sequence[Store]) -> tuple[list[Row], int]:
 
 
 def _newest(rows: Sequence[Row]) -> tuple[list[Row], LeftOut]:
-    """Return the rows that count, by the rules of the view `latest` of a results file, and how many do not."""
+    """Apply the rules of the view `latest` of a results file; return the rows kept and the numbers of rows left out."""
     by_age = sorted(rows, key=lambda row: float(row["begun"]))
     by_key: dict[Any, Row] = {}
     by_run: dict[Any, Row] = {}
@@ -114,13 +123,13 @@ def _newest(rows: Sequence[Row]) -> tuple[list[Row], LeftOut]:
 
 
 def _run(row: Row) -> tuple[Any, ...]:
-    """Return the identity of a run without the version of its solver."""
+    """Return the columns that identify a run, without the version of its solver."""
     names = ("problem_id", "solver", "start", "seed", "threads", "time_limit", "memory_limit")
     return tuple(row[name] for name in names)
 
 
 def _add_names(rows: Iterable[Row]) -> None:
-    """Add names of problems and solvers, with the version where there are several, and the scope of old rows."""
+    """Add labels of problems and solvers, with the version if a solver has several, and missing scopes of old rows."""
     problems = labels({row["problem"] for row in rows if is_file(row["problem"]) or _name(row["problem"])})
     names = {row["solver"]: _name(row["solver"]) for row in rows}
     short = labels({spec for spec, name in names.items() if name})
@@ -138,19 +147,19 @@ def _add_names(rows: Iterable[Row]) -> None:
 
 
 def _shipped_solvers(rows: Iterable[Row]) -> Mapping[str, type[Solver]]:
-    """Return the solvers that come with qcqpbench if a row lacks its solver's scope, else none."""
+    """Return the solvers shipped with qcqpbench by name, or an empty dict if all rows have a scope."""
     return {} if all(row["scope"] for row in rows) else shipped_solvers()
 
 
 def _add_best_known(rows: Iterable[Row]) -> None:
-    """Add margins and bounds of today's list of best known margins; the rows may be older."""
+    """Set `best_known` and `known_bound` of each row to the values in the shipped list of best known margins."""
     for row in rows:
         if (record := shipped_records().get(row["problem_id"])) is not None:
             row["best_known"], row["known_bound"] = record.margin, record.bound
 
 
 def _name(spec: str) -> str:
-    """Return the name that a spec begins with; empty if the text is not a spec."""
+    """Return the name in a spec, or an empty string if `spec` cannot be parsed."""
     try:
         return parse(spec)[0]
     except QcqpbenchError:
@@ -158,7 +167,7 @@ def _name(spec: str) -> str:
 
 
 def _place(facts: dict[str, Any], command: str, machines: list[dict[str, Any]]) -> int:
-    """Return the index of a machine among the machines, adding it and the command if they are new."""
+    """Return the index in `machines` of the machine with these facts; add the machine and the command if missing."""
     all_facts = [machine["facts"] for machine in machines]
     if facts not in all_facts:
         machines.append({"facts": facts, "commands": []})
@@ -169,7 +178,7 @@ def _place(facts: dict[str, Any], command: str, machines: list[dict[str, Any]]) 
 
 
 def _add_traces(store: Store, rows: Iterable[Row]) -> None:
-    """Add κ̄ of the points that runs on tasks reported, as far as their problems can be rebuilt."""
+    """Add the `trace` with κ̄ of reported points to the rows of tasks that can be rebuilt."""
     by_problem: dict[str, list[Row]] = {}
     for row in rows:
         if row["margin"] is not None:
@@ -181,7 +190,7 @@ def _add_traces(store: Store, rows: Iterable[Row]) -> None:
         try:
             task = problem_apart(spec)
         except QcqpbenchError:
-            # A file that is not here, a family that is not installed.
+            # The file is missing, or the family is not installed.
             continue
         if isinstance(task, MaxMargin):
             for row in group:
@@ -190,7 +199,7 @@ def _add_traces(store: Store, rows: Iterable[Row]) -> None:
 
 
 def _evaluated(task: MaxMargin, trace: Iterable[tuple[float, Array]]) -> list[tuple[float, float]]:
-    """Return (seconds, κ̄) of the points of a trace that have a time and directions, with rows scaled to unit length."""
+    """Return (seconds, κ̄) of the valid points of a trace, with rows scaled to unit length."""
     points = [
         (at, W)
         for at, W in trace
@@ -203,9 +212,10 @@ def _evaluated(task: MaxMargin, trace: Iterable[tuple[float, Array]]) -> list[tu
 
 
 def _add_kinds(rows: Sequence[Row]) -> None:
-    """Add sense, size and best known value as the problems have them now, as far as they can be read.
+    """Set sense, size and best known value of each row from its problem, if that can be rebuilt.
 
-    The better value counts if two files hold the same problem; that of the newest row if no problem can be read.
+    If two files contain the same problem, the better value is used. If no problem can be rebuilt, the value of the
+    newest row is used.
     """
     tasks = {row["problem_id"] for row in rows if row["margin"] is not None or row["formulation"] is not None}
     facts: dict[str, Row] = {}
@@ -230,17 +240,17 @@ def _add_kinds(rows: Sequence[Row]) -> None:
 
 
 def _rebuilt(spec: str, id: str, is_task: bool) -> MaxMargin | QCQP | None:
-    """Return the problem if it can be rebuilt and has the same id. Tasks that are generated are left out."""
+    """Return the problem if it can be rebuilt with the same id, else None. Generated tasks are not rebuilt."""
     try:
         problem = problem_apart(spec) if not is_task or is_stored(spec) else None
     except QcqpbenchError:
-        # A file that is not here, a family that is not installed.
+        # The file is missing, or the family is not installed.
         return None
     return problem if problem is not None and problem.id == id else None
 
 
 def _pytest_benchmark(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any], str]:
-    """Return the benchmarks of a JSON file, its machine as a results file has it, and a text for the command."""
+    """Return the benchmarks of a JSON file, its machine facts as in results files, and a text in place of a command."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         machine, commit = content.get("machine_info") or {}, content.get("commit_info") or {}

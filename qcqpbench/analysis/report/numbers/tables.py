@@ -1,4 +1,4 @@
-"""Tables of a report, the same for HTML and Markdown."""
+"""Tables of a report, shared by HTML and Markdown."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +17,21 @@ _FALSE_CLAIMS = "false claims: the solver claims a solution, optimality or infea
 
 @dataclass(frozen=True)
 class ReportTable:
-    """A table, the id of its place in the page, and a note that explains its columns."""
+    """Table of a report.
+
+    Attributes
+    ----------
+    id
+        Id of the placeholder in the HTML page, without the prefix ``table-``.
+    title
+        Title above the table.
+    columns
+        Headings of the columns.
+    rows
+        Cells of each row, in the order of `columns`.
+    note
+        Explanation of the columns below the table.
+    """
 
     id: str
     title: str
@@ -27,11 +41,11 @@ class ReportTable:
 
 
 class PreciseFloat(float):
-    """A number shown with ten significant digits instead of four."""
+    """Number that is displayed with ten significant digits instead of four."""
 
 
 def cell_text(value: Any) -> str:
-    """Return the text of a cell, empty for None."""
+    """Return the text of a cell, shortened to MAX_CELL_CHARACTERS; empty for None."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -50,7 +64,7 @@ def percent(value: float | None) -> str:
 
 
 def tables(contents: dict[str, Any]) -> list[ReportTable]:
-    """Return the tables that have rows, in the order of the report."""
+    """Return the tables that are not empty, in the order of the report."""
     all_tables = [
         _summary(contents),
         _capacity(contents),
@@ -75,7 +89,7 @@ def tables(contents: dict[str, Any]) -> list[ReportTable]:
 
 
 def _without_constant_columns(table: ReportTable) -> ReportTable:
-    """Return the table with limits and family in its note instead of a column where all rows have the same."""
+    """Move the columns "limits" and "family" to the note of the table if their value is the same in all rows."""
     for name in ("limits", "family"):
         position = table.columns.index(name) if name in table.columns else -1
         if position >= 0 and len({row[position] for row in table.rows}) == 1:

@@ -1,4 +1,4 @@
-"""Numbers of a report that are about time: growth, anytime curves, times to targets, profiles, means."""
+"""Times in a report: growth with size, anytime curves, times to targets, profiles and means."""
 
 import itertools
 import math
@@ -17,9 +17,9 @@ from qcqpbench.results.store import Row
 _CURVE_POINTS = 48
 _MAX_RATIO = 1e4
 _MIN_LEAST_SECONDS = 1e-9
-# In place of a load; sorted before all loads.
+# Takes the place of a load in the keys of panels, and sorts before all loads.
 _ALL_LOADS = -math.inf
-# Levels at which tables read the curves.
+# Levels at which tables show the profiles and anytime curves.
 RATIOS = (1, 2, 5, 10, 100)
 SECONDS = (0.01, 0.1, 1, 10, 100)
 Places = Mapping[str, Mapping[str, Any]]
@@ -34,18 +34,18 @@ def timing(
     problems: Sequence[str],
     places: Places,
 ) -> dict[str, Any]:
-    """Return the numbers about time as values for JSON.
+    """Return the numbers of a report that concern time, as JSON values.
 
     Parameters
     ----------
     runs
-        Rows by (solver, problem).
+        Rows by (solver label, problem id).
     best, limits
-        The best known score and the time limit in seconds by problem.
+        Best known score and time limit in seconds, by problem id.
     solvers, problems
-        The names of the solvers that compete, and the ids of the problems.
+        Labels of the competing solvers and ids of the problems.
     places
-        Variant, m, load and p by problem.
+        Variant, m, load and p by problem id, see `facts.place`.
     """
     with_limit = [id for id in problems if id in limits]
     return {
@@ -59,9 +59,9 @@ def timing(
 
 
 def _sizes(runs: Runs, solvers: Sequence[str], places: Places) -> list[dict[str, Any]]:
-    """Return build and solve seconds by size with fitted power laws, where there are two sizes.
+    """Return panels with build and solve seconds by size, and fitted power laws.
 
-    There is a panel per variant and load against m, and one per variant and m against p.
+    Each variant and load has a panel against m, and each variant and m one against p. Panels with one size are omitted.
     """
     panels: dict[tuple[str, str, float], dict[int, dict[str, list[Row]]]] = defaultdict(
         lambda: defaultdict(lambda: defaultdict(list))
@@ -87,7 +87,7 @@ def _size_panel(variant: str, axis: str, fixed: float, by_size: _BySize, solvers
 
 
 def _size_fit(name: str, phase: str, points: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Return the power law of a solver's median times in a phase; None with too few sizes."""
+    """Fit a power law to a solver's median times in the phase "build" or "solve"; return None for too few sizes."""
     medians = [(point["size"], point[phase][0]) for point in points if point[phase]]
     growth = metrics.growth(*zip(*medians, strict=True)) if medians else None
     if growth is None:
@@ -98,7 +98,7 @@ def _size_fit(name: str, phase: str, points: Sequence[Mapping[str, Any]]) -> dic
 
 def _size_point(name: str, size: int, rows: Sequence[Row]) -> dict[str, Any]:
     at_limit = [row["termination"] == "time_limit" for row in rows]
-    # A killed run took its limit at least.
+    # A run that was killed at the time limit has no solve time; it took at least the limit.
     solve = [
         metrics.limit(row) if row["solve_seconds"] is None and late else row["solve_seconds"]
         for row, late in zip(rows, at_limit, strict=True)
@@ -114,7 +114,7 @@ def _size_point(name: str, size: int, rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _median_and_range(values: Iterable[float | None]) -> list[float] | None:
-    """Return median, least and largest of the values that are not None."""
+    """Return median, minimum and maximum of the values that are not None; None if there are none."""
     ordered = sorted(value for value in values if value is not None)
     return [statistics.median(ordered), ordered[0], ordered[-1]] if ordered else None
 
@@ -125,10 +125,10 @@ def _median_and_range(values: Iterable[float | None]) -> list[float] | None:
 def _anytime(
     runs: Runs, best: Mapping[str, float], solvers: Sequence[str], problems: Sequence[str], places: Places
 ) -> list[dict[str, Any]]:
-    """Return margins against seconds, over the tasks whose best known margin is positive.
+    """Return panels with margins against time, for the tasks whose best known margin is positive.
 
-    There is a panel per variant and m with the mean share of the best known over all loads, and one per load with the
-    mean κ̄. A run without a point yet counts 0, and so does a problem that a solver was not run on.
+    Each variant and m has a panel with the mean fraction of the best known κ̄ over all loads, and a panel per load with
+    the mean κ̄. Runs count as 0 before their first point, and so do problems that a solver was not run on.
     """
     panels: dict[tuple[str, int, float], list[str]] = defaultdict(list)
     tasks = {id for (_, id), rows in runs.items() if any(row["margin"] is not None for row in rows)}
@@ -180,7 +180,7 @@ def _anytime_panel(
 
 @dataclass(frozen=True)
 class _Timed:
-    """The runs on the problems that have a time limit, see `timing`."""
+    """The arguments of `timing`, restricted to problems with an entry in `limits`."""
 
     runs: Runs
     best: Mapping[str, float]
@@ -192,11 +192,11 @@ class _Timed:
         return self.runs.get((solver, id), ())
 
     def wanted(self, quality: float) -> dict[str, float]:
-        """Return the score that counts as that share of the best known by problem."""
+        """Return the score that reaches a fraction `quality` of the best known one, by problem; infinite if unknown."""
         return {id: metrics.target(self.best[id], quality) if id in self.best else math.inf for id in self.problems}
 
     def expected_seconds(self, wanted: Mapping[str, float]) -> dict[str, dict[str, float]]:
-        """Return the expected time of restarts until the wanted scores, by solver and problem."""
+        """Return `metrics.expected_seconds` to the scores `wanted`, by solver and problem."""
         return {
             name: {
                 id: metrics.expected_seconds(self.of(name, id), wanted[id])
@@ -208,7 +208,7 @@ class _Timed:
 
 
 def _targets(timed: _Timed) -> dict[str, Any]:
-    """Return for each quality how often and how fast solvers reach it, and their profiles."""
+    """Return the hits, mean times and profiles of the solvers for each of `metrics.QUALITIES`."""
     common = [id for id in timed.problems if all((name, id) in timed.runs for name in timed.solvers)]
     wanted = {quality: timed.wanted(quality) for quality in metrics.QUALITIES}
     expected = {quality: timed.expected_seconds(scores) for quality, scores in wanted.items()}
@@ -227,7 +227,7 @@ def _targets(timed: _Timed) -> dict[str, Any]:
 
 
 def _hits(timed: _Timed, name: str, wanted: Mapping[str, float], expected: Mapping[str, float]) -> dict[str, Any]:
-    """Return how many runs of a solver reach the wanted scores, on how many problems, and their median time."""
+    """Return the number of runs and problems on which a solver reaches the scores `wanted`, and the median time."""
     rows = [(row, id) for id in timed.problems for row in timed.of(name, id)]
     times = [time for row, id in rows if math.isfinite(time := metrics.seconds_to(row, wanted[id]))]
     return {
@@ -243,7 +243,7 @@ def _hits(timed: _Timed, name: str, wanted: Mapping[str, float], expected: Mappi
 def _means(
     timed: _Timed, name: str, wanted: Mapping[str, float], scope: str, ids: Sequence[str], shift: float
 ) -> dict[str, float | None]:
-    """Return means of a solver's times over some problems: shifted geometric, and over all problems plain ones."""
+    """Return shifted geometric means of a solver's times over problems `ids`; for scope "all", arithmetic means too."""
     means: dict[str, float | None] = {}
     for penalty in PENALTIES:
         times = [metrics.penalized_seconds(timed.of(name, id), wanted[id], timed.limits[id], penalty) for id in ids]
@@ -259,7 +259,7 @@ def _means(
 
 
 def profile(quality: float, times: metrics.Times, problems: Sequence[str]) -> dict[str, Any]:
-    """Return performance and data profiles of times by solver and problem: of all solvers, and of each pair."""
+    """Return the data profiles of all solvers, and the performance profiles of all solvers and of each pair."""
     finite = [time for by_problem in times.values() for time in by_problem.values() if math.isfinite(time)]
     spread = max(finite) / max(min(finite), _MIN_LEAST_SECONDS) if finite else 1.0
     ratios = _short(np.geomspace(1, max(10.0, min(_MAX_RATIO, spread)), _CURVE_POINTS))
@@ -286,7 +286,7 @@ def profile(quality: float, times: metrics.Times, problems: Sequence[str]) -> di
 
 
 def _grid(values: Iterable[float]) -> list[float]:
-    """Return levels evenly spread in logarithms around the finite positive values."""
+    """Return logarithmically spaced levels that cover the finite positive values; empty if there are none."""
     finite = [value for value in values if math.isfinite(value) and value > 0]
     if not finite:
         return []
@@ -294,10 +294,10 @@ def _grid(values: Iterable[float]) -> list[float]:
 
 
 def _short(values: Iterable[float]) -> list[float]:
-    """Return values with four significant digits."""
+    """Round the values to four significant digits."""
     return [float(f"{value:.4g}") for value in values]
 
 
 def _rounded(values: Iterable[float]) -> list[float]:
-    """Return values with four decimals."""
+    """Round the values to four decimals."""
     return [round(float(value), 4) for value in values]

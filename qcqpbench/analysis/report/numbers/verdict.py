@@ -1,4 +1,4 @@
-"""A report in a few sentences."""
+"""Summary of a report in a few sentences."""
 
 import math
 from collections import Counter
@@ -15,7 +15,7 @@ _MAX_NAMED = 4
 
 
 def verdict(contents: dict[str, Any]) -> list[str]:
-    """Return at most nine sentences on margins, bounds, times and failures, and at most six on general QCQPs."""
+    """Return sentences that summarize the `contents` of a report: margins, bounds, times, failures, general QCQPs."""
     margins, general = contents["summary"], contents["general"]["summary"]
     sentences = [_largest_margins(contents), *_theory(contents["capacity"])] if margins else []
     sentences += _bounds(contents["bounds"], "Upper bounds")
@@ -33,7 +33,7 @@ def verdict(contents: dict[str, Any]) -> list[str]:
 
 
 def _enumerate(parts: Sequence[str], separator: str = ", ") -> str:
-    """Join the first few parts and say how many more there are."""
+    """Join the parts; replace those after the first _MAX_NAMED by their number if there are too many."""
     shown = parts if len(parts) <= _MAX_NAMED + 1 else [*parts[:_MAX_NAMED], f"{len(parts) - _MAX_NAMED} more"]
     return separator.join(shown)
 
@@ -73,7 +73,7 @@ def _largest_margins(contents: dict[str, Any]) -> str:
 
 
 def _theory(panels: list[dict[str, Any]]) -> list[str]:
-    """Compare the best solver with theory at the largest m, at the smallest and the largest load."""
+    """Return a sentence that compares the best margins with theory, at the largest m and the extreme loads."""
     for panel in sorted(panels, key=lambda panel: -panel["m"]):
         best: dict[float, float] = {}
         for point in panel["points"]:
@@ -149,7 +149,7 @@ def _location(where: dict[str, Any]) -> str:
 
 
 def _general(general: dict[str, Any], beside_tasks: bool) -> list[str]:
-    """Return sentences on best known values reached and improved, on times, and on runs without a feasible point."""
+    """Return sentences on general QCQPs: best known values reached and improved, times, infeasible runs."""
     where = " on general QCQPs" if beside_tasks else ""
     return [
         _reached(general, where),

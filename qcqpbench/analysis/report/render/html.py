@@ -1,4 +1,4 @@
-"""The report as one self-contained HTML file: numbers as JSON, styles and scripts inline, no requests."""
+"""Rendering of a report as a self-contained HTML file: inline styles, scripts and JSON data, no requests."""
 
 import json
 import math
@@ -31,14 +31,14 @@ _NUMBER_COLUMNS = (
 
 
 def html(results: Results, numbers: dict[str, Any] | None = None) -> str:
-    """Return the page.
+    """Return the HTML page of a report.
 
     Parameters
     ----------
     results
-        The rows to report.
+        The input of the report.
     numbers
-        Their `contents`, if already computed.
+        The `contents` of `results`, if already computed.
     """
     numbers = numbers or contents(results)
     parts = _parts(results, numbers)
@@ -46,14 +46,14 @@ def html(results: Results, numbers: dict[str, Any] | None = None) -> str:
     page = re.sub(
         r"<!--(\w+)-->(.*?)<!--end-->", lambda part: part[2] * is_shown[part[1]], _file("page.html"), flags=re.S
     )
-    # In one pass: inserted text may itself contain braces.
+    # All placeholders are replaced in one pass, because inserted text may itself contain braces.
     first, *pieces = page.split("{{")
     filled = [parts.get(name, "") + rest for name, _, rest in (piece.partition("}}") for piece in pieces)]
     return first + "".join(filled)
 
 
 def _parts(results: Results, numbers: dict[str, Any]) -> dict[str, str]:
-    """Return the text of each placeholder of the page."""
+    """Return the text that replaces each placeholder of the page, by its name."""
     data = {
         **{name: numbers[name] for name in ("solvers", "capacity", "sizes", "anytime", "profiles")},
         "limits": numbers["task_limits"],
@@ -83,13 +83,13 @@ def _file(name: str) -> str:
 
 
 def _json(value: Any) -> str:
-    """Return JSON that is safe in a script element: nothing in it ends the element or starts a comment."""
+    """Return JSON that is safe in a script element: it cannot end the element or start a comment."""
     text = json.dumps(_compact(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def _compact(value: Any) -> Any:
-    """Return a value with floats to six digits, null for floats that are not finite, and text of limited length."""
+    """Return a copy of a JSON value with floats rounded to six digits, None for infinite or NaN, and shortened text."""
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else None
     if isinstance(value, str):
@@ -100,7 +100,7 @@ def _compact(value: Any) -> Any:
 
 
 def _rows(rows: Sequence[Row], false_rows: Collection[int]) -> dict[str, Any]:
-    """Return the rows by column, and the indices of the rows with a false claim."""
+    """Return the values of the rows by column, and as "false" the indices of the rows with a false claim."""
     columns: dict[str, Any] = {
         name: _coded(str(row.get(name) or "")[:_MAX_ROW_TEXT_CHARACTERS] for row in rows) for name in _TEXT_COLUMNS
     }
@@ -109,7 +109,7 @@ def _rows(rows: Sequence[Row], false_rows: Collection[int]) -> dict[str, Any]:
 
 
 def _coded(texts: Iterable[str]) -> dict[str, list[Any]]:
-    """Return the distinct texts, and each text as an index into them."""
+    """Return the distinct texts as "words", and the index of each text among them as "index"."""
     codes: dict[str, int] = {}
     index = [codes.setdefault(text, len(codes)) for text in texts]
     return {"words": list(codes), "index": index}
@@ -133,5 +133,5 @@ def _cell(value: Any) -> str:
 
 
 def _number(value: float) -> str:
-    """Return a number in JavaScript's spelling."""
+    """Return a number as a JavaScript literal."""
     return f"{value!r}" if math.isfinite(value) else str(value).replace("inf", "Infinity").replace("nan", "NaN")

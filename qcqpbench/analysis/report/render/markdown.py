@@ -1,4 +1,4 @@
-"""The report in Markdown: the verdict and the tables, one line per row, so that two reports can be compared by diff."""
+"""Rendering of a report as Markdown: verdict and tables with one line per row, so that diff can compare reports."""
 
 import re
 from typing import Any
@@ -14,14 +14,14 @@ KIND = magic("a Markdown report of qcqpbench", b"# qcqpbench report\n")
 
 
 def markdown(results: Results, numbers: dict[str, Any] | None = None) -> str:
-    """Return the text.
+    """Return the Markdown text of a report.
 
     Parameters
     ----------
     results
-        The rows to report.
+        The input of the report.
     numbers
-        Their `contents`, if already computed.
+        The `contents` of `results`, if already computed.
     """
     numbers = numbers or contents(results)
     lines = [
@@ -47,7 +47,7 @@ def markdown(results: Results, numbers: dict[str, Any] | None = None) -> str:
 
 
 def machine_facts(facts: dict[str, Any]) -> list[str]:
-    """Return the facts of a machine as text, package versions last."""
+    """Return the facts of a machine as texts, package versions last."""
     packages = facts.get("packages") or {}
     others = {key: value for key, value in facts.items() if key not in ("packages", "thread_variables")}
     versions = {key: value for key, value in packages.items() if value} if isinstance(packages, dict) else {}
@@ -61,5 +61,5 @@ def _table(table: ReportTable) -> list[str]:
 
 
 def _escape(text: str) -> str:
-    """Return one line of text that Markdown and HTML show literally."""
+    """Escape a text so that Markdown and HTML display it literally, on one line."""
     return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", " ".join(text.split()))

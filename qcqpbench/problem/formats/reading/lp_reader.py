@@ -29,7 +29,7 @@ _RELATION = r"(=<|=>|<=?+|>=?+|==?+)"
 
 
 def _run(term: str, unsigned: bool) -> str:
-    """Return a pattern of terms with signs, of which the first may lack its sign; the count limits the memory."""
+    """Return a pattern of signed terms, the first possibly without sign if `unsigned`; their number is limited."""
     return (rf"(?:\s*+{term})?+" if unsigned else "") + rf"(?:\s*+[+-]\s*+{term}){{0,100000}}+"
 
 
@@ -64,7 +64,7 @@ _SECTION_ORDER = "the sections must be Minimize or Maximize, Subject To, Bounds,
 
 
 class LpReader:
-    """A reader at a place in the content, up to the end of a section."""
+    """Reader of an LP file; `place` is its position in the content, `end` the end of the section."""
 
     def __init__(self, text: Text) -> None:
         self.text = text
@@ -77,7 +77,7 @@ class LpReader:
         self.upper: list[float] = []
 
     def problem(self) -> QCQP:
-        """Return the problem in the file."""
+        """Read the file and return its problem."""
         sense, sections = self._sections()
         self.place, self.end = sections["objective"]
         self._match(_LABEL)
@@ -129,7 +129,7 @@ class LpReader:
         return sense, places
 
     def _constraint(self) -> None:
-        """Read a constraint."""
+        """Read one constraint, and append its sides to `lower` and `upper`."""
         begin, row = self.place, len(self.lower) + 1
         label = self._match(_LABEL)
         if label is not None:
@@ -209,7 +209,7 @@ class LpReader:
         self._require(not half or row == 0, "brackets in a constraint must not be followed by / 2")
 
     def _bounds(self) -> tuple[list[float], list[float]]:
-        """Read the bounds of all variables."""
+        """Read the section of bounds, and return the lower and upper bounds of all variables."""
         lower: dict[int, float] = {}
         upper: dict[int, float] = {}
         places: dict[int, int] = {}
@@ -230,7 +230,7 @@ class LpReader:
         return x_lower, x_upper
 
     def _bound(self) -> tuple[str, list[tuple[str, float]]]:
-        """Read a line of bounds: the variable, and its relations to values."""
+        """Read one bound; return the name of the variable, and (relation, value) of each side."""
         begin, free = self.place, self._match(_FREE)
         if free is not None:
             return free[1], [(">", -np.inf), ("<", np.inf)]
@@ -243,7 +243,7 @@ class LpReader:
         return match[4], left + right
 
     def _side(self, match: re.Match[str], group: int) -> float:
-        """Return a number or infinity, with its sign."""
+        """Return the number or infinity with its sign in `group` of a match and its magnitude in the next group."""
         value = float(match[group] + match[group + 1])
         infinite = match[group + 1][0] in "iI"
         self._require(infinite or abs(value) < np.inf, _TOO_LARGE, match.start(group + 1))
@@ -284,7 +284,7 @@ class LpReader:
 
 
 def _without_constant(problem: QCQP) -> QCQP:
-    """Return the problem with its constant, if that is a variable as Gurobi writes it."""
+    """Return the problem with the variable `CONSTANT`, fixed to 1 by Gurobi, replaced by the objective's constant."""
     x = problem.variable_names or ()
     if CONSTANT not in x:
         return problem

@@ -30,7 +30,7 @@ _SENSES = {"MAX": "maximize", "MAXIMIZE": "maximize", "MIN": "minimize", "MINIMI
 
 
 class MpsReader:
-    """A reader of sections; an error names the line at its place."""
+    """Reader of the sections of an MPS file; errors name the line at `place`."""
 
     def __init__(self, text: Text) -> None:
         self.text = text
@@ -53,7 +53,7 @@ class MpsReader:
         self.bound_places: dict[int, int] = {}
 
     def problem(self) -> QCQP:
-        """Return the problem in the file."""
+        """Read the file and return its problem."""
         self._sections()
         self._require(0 in self.row_places, "the file must have an objective, a row of kind N")
         self._require(bool(self.variables), "the file must have variables, got none")
@@ -99,7 +99,7 @@ class MpsReader:
         raise self._error("expected ENDATA, got the end of the file")
 
     def _check_words(self, section: str, words: list[str]) -> None:
-        """Check that the section exists, and that these words may follow its name."""
+        """Check that `section` exists, and that `words` may follow its name."""
         self._require(section in _SECTIONS, f"a section must be one of {', '.join(_SECTIONS)}, got {shorten(section)}")
         most = {"NAME": len(words), "OBJSENSE": 1, "QCMATRIX": 1}.get(section, 0)
         least = 1 if section == "QCMATRIX" else 0
@@ -185,7 +185,7 @@ class MpsReader:
         self.bound_places[i] = self.place
 
     def _matrix(self, section: str, row: int, begin: int, end: int) -> None:
-        """Add ½xᵀQx to the objective, or xᵀQx to a constraint; QUADOBJ lists one triangle."""
+        """Read a matrix Q, and add ½xᵀQx to the objective or xᵀQx to a constraint; QUADOBJ lists one triangle."""
         self._require(row > 0 or section != "QCMATRIX", "QCMATRIX must be of a constraint, got the objective")
         header = self.place
         i, j, values = self._matrix_entries(section, begin, end)
@@ -202,7 +202,7 @@ class MpsReader:
         self.terms.add_products(row, i.astype(int).tolist(), j.astype(int).tolist(), values.tolist())
 
     def _matrix_entries(self, section: str, begin: int, end: int) -> NDArray[np.float64]:
-        """Return the entries of a matrix: row variables, column variables and values."""
+        """Read the entries of a matrix; return the indices of row and column variables, and the values."""
         parts = [np.empty((3, 0))]
         while begin < end:
             self.place = begin
@@ -218,7 +218,7 @@ class MpsReader:
         return np.concatenate(parts, axis=1)
 
     def _refuse_entry(self, begin: int, end: int) -> None:
-        """Raise the error of the first wrong entry."""
+        """Raise the error of the first invalid matrix entry between `begin` and `end`."""
         for line in _LINE.finditer(self.content, begin, end):
             if words := line[0].split():
                 self.place = line.start()

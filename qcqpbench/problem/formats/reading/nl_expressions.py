@@ -20,9 +20,9 @@ _MAX_TERMS = 1 << 22
 
 
 class Expressions:
-    """Reader of expressions of n variables and defined variables, which gets the next line of a file from `line`.
+    """Reader of expressions in `n` variables and `n_defined` defined variables; `line` returns the next line.
 
-    A small file can expand to many terms, so the work is counted and limited.
+    A small file can expand to many terms, so the number of terms is limited.
     """
 
     def __init__(self, text: Text, line: Callable[[str], str], n: int, n_defined: int) -> None:
@@ -33,7 +33,7 @@ class Expressions:
         self._work = 0
 
     def read(self) -> Polynomial:
-        """Return the next expression.
+        """Read the next expression and return it as a polynomial.
 
         Operators precede their operands. The stack holds the operators that wait for operands, the number of missing
         operands, and the result so far.
@@ -70,7 +70,7 @@ class Expressions:
         return operator, 2, None
 
     def _operand(self, word: str) -> Polynomial:
-        """Return a number, a variable or a defined variable."""
+        """Return the polynomial of a number, a variable or a defined variable."""
         if word[:1] == "n":
             return {0: self.text.number(word[1:])}
         self.text.require(word[:1] == "v", f"expected an operator, n or v, got {shorten(word)}")
@@ -82,9 +82,9 @@ class Expressions:
         return dict(self.defined[k])
 
     def _products(self, count: int) -> tuple[int, Polynomial]:
-        """Return the number of remaining terms of a sum, and the sum of those read here.
+        """Read leading products of a sum of `count` terms; return the number of other terms and the products' sum.
 
-        Read are products as `nl.write` writes them, many at once.
+        Products in the form of `nl.write` are read in blocks, for speed.
         """
         total: Polynomial = {}
         step = 1
@@ -103,7 +103,7 @@ class Expressions:
         return count, total
 
     def _combined(self, operator: str, first: Polynomial, second: Polynomial) -> Polynomial:
-        """Return the result of an operator."""
+        """Return the result of `operator` applied to two polynomials."""
         if operator == "-":
             second = self._scaled(second, -1.0)
         if operator in "+-":
@@ -127,7 +127,7 @@ class Expressions:
         return result
 
     def sum(self, first: Polynomial, second: Polynomial) -> Polynomial:
-        """Return the sum of two polynomials, of which the larger one is changed."""
+        """Return the sum of two polynomials; the larger one is modified in place."""
         first, second = (first, second) if len(first) >= len(second) else (second, first)
         self._count(len(second))
         _add(first, second.items())
@@ -150,7 +150,7 @@ class Expressions:
         return result
 
     def linear(self, coefficients: dict[int, float]) -> Polynomial:
-        """Return the polynomial of linear coefficients by variable."""
+        """Return the polynomial with these linear coefficients, given by variable."""
         return {(k + 1) * self.size: value for k, value in coefficients.items()}
 
     def _count(self, work: int) -> None:

@@ -32,7 +32,7 @@ _MAX_WHOLE = 10**18
 
 
 class Text:
-    """A text file that is read line by line; every error names the file and the last line read."""
+    """Text file that is read line by line; every error names the file and the last line read."""
 
     def __init__(self, path: Path, file: IO[bytes] | gzip.GzipFile, max_bytes: int) -> None:
         self.path = path
@@ -95,7 +95,7 @@ class Text:
             raise self.error(message, line)
 
     def number(self, word: str, finite: bool = True) -> float:
-        """Return the number of a word; unless `finite`, one above the floating-point range is infinite."""
+        """Return the number in `word`; unless `finite`, a number beyond the floating-point range becomes infinite."""
         self.require(_NUMBER.fullmatch(word) is not None, f"expected a number, got {shorten(word)}")
         value = float(word)
         in_range = not finite or abs(value) < float("inf")
@@ -103,7 +103,7 @@ class Text:
         return value
 
     def whole(self, word: str, name: str, most: int = _MAX_WHOLE, least: int = 0) -> int:
-        """Return the whole number of a word, from `least` to `most`."""
+        """Return the whole number in `word`, which must be from `least` to `most`."""
         self.require(_WHOLE.fullmatch(word) is not None, f"the {name} must be a whole number, got {shorten(word)}")
         value = int(word) if len(word) < 19 else _MAX_WHOLE
         self.require(least <= value <= most, f"the {name} must be from {least} to {most}, got {shorten(word)}")
@@ -111,13 +111,13 @@ class Text:
 
 
 def shorten(word: str) -> str:
-    """Return a word of a file for an error message, quoted and cut to 40 characters."""
+    """Return `word` quoted and cut to 40 characters, for error messages."""
     return repr(word if len(word) <= 40 else f"{word[:40]}…")
 
 
 @contextlib.contextmanager
 def open_text(path: Path) -> Iterator[Text]:
-    """Open a text file, compressed or not, for reading; errors of the system and of gzip become QcqpbenchErrors."""
+    """Open a text file for reading, gzip-compressed or not; convert system and gzip errors to QcqpbenchError."""
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size

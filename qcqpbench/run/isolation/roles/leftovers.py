@@ -1,4 +1,4 @@
-"""State of a process that a run may leave changed, and that the next run would inherit."""
+"""Detection of process state that a run has changed and that the next run would inherit."""
 
 import contextlib
 import gc
@@ -16,7 +16,7 @@ import numpy as np
 
 from qcqpbench.run.isolation._linux import is_busy, thread_ids
 
-# For threads of a library to come to rest: some wait for their next task by spinning.
+# Time for threads of a library to become idle: some wait for their next task by spinning.
 _REST_SECONDS = 0.3
 _POLL_SECONDS = 0.005
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
@@ -45,7 +45,7 @@ def _umask() -> int:
 
 
 def _streams() -> Any:
-    """Return the files behind stdin, stdout and stderr, for Python and for the system."""
+    """Return the identities of the files behind descriptors 0 to 2, and of Python's three standard stream objects."""
     files = []
     for number in (0, 1, 2):
         try:
@@ -80,7 +80,7 @@ _BY_IMPORT = ("environment variables", "signal handlers")
 
 
 class Snapshot:
-    """The state of this process before a run; in the first one, imports may change part of it."""
+    """State of this process before a run. If `first`, the state that imports may change is left out."""
 
     def __init__(self, first: bool = False) -> None:
         self._state = {name: look() for name, look in _LOOKS.items() if not (first and name in _BY_IMPORT)}
@@ -88,7 +88,7 @@ class Snapshot:
         self._system_threads = thread_ids()
 
     def changes(self) -> tuple[str, ...]:
-        """Return the names of the state that differs now."""
+        """Return the names of the parts of the state that differ from the snapshot."""
         changed = []
         for name, state in self._state.items():
             same = False
@@ -101,7 +101,7 @@ class Snapshot:
         return tuple(changed)
 
     def _has_busy_threads(self) -> bool:
-        """Return whether a new thread, which Python may not know, goes on running; an idle pool of threads may stay."""
+        """Return whether a thread started after the snapshot is still busy after `_REST_SECONDS`."""
         give_up = time.monotonic() + _REST_SECONDS
         while any(map(is_busy, thread_ids() - self._system_threads)):
             if time.monotonic() > give_up:

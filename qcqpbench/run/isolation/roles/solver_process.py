@@ -1,4 +1,4 @@
-"""The solver's process: it makes the runs of one solver one after the other, supervised by its supervisor."""
+"""The solver's process: it executes the runs of one solver sequentially, under a supervisor."""
 
 import contextlib
 import faulthandler
@@ -70,7 +70,7 @@ _RECORD = struct.Struct("<dq")
 
 
 class _OtherVersionError(QcqpbenchError):
-    """The error for a solver that is not the one that was asked for."""
+    """Raised if the version of the solver differs from the requested one."""
 
 
 def serve(pipe: int, phases: Phases, folder: Path) -> None:
@@ -98,7 +98,7 @@ def serve(pipe: int, phases: Phases, folder: Path) -> None:
 
 
 def prepare_process() -> None:
-    """Make crashes of this process visible in its output, cheap, and harmless to others."""
+    """Enable tracebacks of crashes, disable core dumps, and raise the out-of-memory score of this process."""
     faulthandler.enable()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError):
@@ -116,7 +116,7 @@ def _answer(id: str, request: RunRequest | DescribeRequest | MakeRequest, phases
 
 
 def _describe(kind: str, name: str) -> Any:
-    """Return facts as plain values; for a problem with a wrong parameter the error, since others may be valid."""
+    """Return the facts about a solver, family or problem as JSON values; for an invalid problem, the error message."""
     if kind == "solver":
         return plain_solver_facts(_solver_facts(named_solver(name)))
     if kind == "family":
@@ -128,7 +128,7 @@ def _describe(kind: str, name: str) -> Any:
 
 
 def _solver_facts(solver: Solver) -> SolverFacts:
-    """Return the facts about a solver; one that cannot say its version has an unknown one, which no run will match."""
+    """Return the facts about a solver; if that raises, mark it as unsupported, with the version UNKNOWN_VERSION."""
     try:
         return solver.facts()
     except Exception as error:
@@ -172,7 +172,7 @@ def _run(request: RunRequest, phases: Phases, folder: Path) -> RunReply:
 def _with_notes(
     reply: RunReply, changes: tuple[str, ...], children: tuple[str, ...], memory_limit_bytes: float, exact: bool
 ) -> RunReply:
-    """Add notes about misbehaviour to a reply; `exact` says whether its peak of memory is that of the run alone."""
+    """Add notes about misbehaviour to a reply; `exact` says whether its peak memory is that of this run alone."""
     notes, details, termination = [], dict(reply.proposal.details), reply.proposal.termination
     if children:
         notes.append(describe_left(children))
@@ -196,7 +196,7 @@ def _flush_streams() -> None:
 
 
 def describe_left(names: tuple[str, ...]) -> str:
-    """Return a note about processes that a run has left behind."""
+    """Return a note that lists the names of processes left behind by a run."""
     return f"left {len(names)} process{'es' * (len(names) > 1)} behind: {', '.join(names)}"
 
 
@@ -204,7 +204,7 @@ _runs = 0
 
 
 def _count_run() -> int:
-    """Count a run of this process, and return the number of earlier ones."""
+    """Increment the number of runs of this process; return the number of earlier runs."""
     global _runs  # noqa: PLW0603
     _runs += 1
     return _runs - 1
@@ -214,7 +214,7 @@ _loaded: tuple[str, MaxMargin | QCQP] | None = None
 
 
 def _load(spec: str) -> MaxMargin | QCQP:
-    """Return the problem of a spec or a file; the last one is kept."""
+    """Return the problem of a spec or file; the last problem is cached."""
     global _loaded  # noqa: PLW0603
     if _loaded is None or _loaded[0] != spec:
         _loaded = None
@@ -223,7 +223,7 @@ def _load(spec: str) -> MaxMargin | QCQP:
 
 
 def _require_the_same(request: RunRequest, problem: MaxMargin | QCQP, solver: Solver) -> None:
-    """Raise an error if problem or solver are other ones here than in the driver."""
+    """Raise QcqpbenchError if the problem id or the solver version differs from the requested one."""
     same = request.problem_id in (None, problem.id)
     require(same, f"{request.problem} must have the id {request.problem_id}, the worker got {problem.id}")
     if request.version is not None:
@@ -236,7 +236,7 @@ def _require_the_same(request: RunRequest, problem: MaxMargin | QCQP, solver: So
 
 
 def _files(folder: Path) -> tuple[str, ...]:
-    """Return the first names of the files in a folder, which the solver may have removed."""
+    """Return the names of files in `folder`, at most MAX_FILES and then "…"; empty if the folder does not exist."""
     names = []
     with contextlib.suppress(OSError):
         for path in folder.rglob("*"):
@@ -247,7 +247,7 @@ def _files(folder: Path) -> tuple[str, ...]:
 
 
 class _SupervisedRun(RunCallbacks):
-    """Callbacks that announce phases, and that write the reported points to a file, which outlives this process."""
+    """Callbacks that announce phases and write reported points to a file, where the supervisor can read them."""
 
     def __init__(self, phases: Phases, folder: Path, memory_limit_bytes: int | None) -> None:
         self.phases, self.path, self.memory = phases, folder / REPORTS, memory_limit_bytes
@@ -256,7 +256,7 @@ class _SupervisedRun(RunCallbacks):
 
     def __enter__(self) -> "_SupervisedRun":
         if self.memory is not None:
-            # The supervisor looks at the memory in use, which is what counts; this bounds a single grab meanwhile.
+            # The supervisor samples the memory in use; this limit stops a large allocation between two samples.
             _limit_data(2 * self.memory)
         self.phases.announce(BUILDING)
         return self
@@ -290,7 +290,7 @@ class _SupervisedRun(RunCallbacks):
 
 
 def decode_reports(reports: bytes) -> list[tuple[float, Array]]:
-    """Return (seconds, values) of the points in a file of reports; the last record may be cut off."""
+    """Decode the (seconds, values) pairs of a file of reports; an incomplete last record is ignored."""
     points: list[tuple[float, Array]] = []
     place = 0
     while place + _RECORD.size <= len(reports) and len(points) < MAX_REPORTED_POINTS:
@@ -306,7 +306,7 @@ def decode_reports(reports: bytes) -> list[tuple[float, Array]]:
 
 @contextlib.contextmanager
 def _contained(folder: Path) -> Iterator[Path]:
-    """Provide an empty working directory, and an empty file for the output."""
+    """Run the block in an empty working directory, with output redirected to an empty file in `folder`."""
     home = os.open(".", os.O_RDONLY | os.O_CLOEXEC)
     redirect_output(folder / OUTPUT)
     # Emptied and not removed: that takes milliseconds on some file systems.
@@ -324,14 +324,14 @@ def _contained(folder: Path) -> Iterator[Path]:
 
 
 def _limit_data(limit: int) -> None:
-    """Limit the memory that this process may allocate."""
+    """Set the soft limit RLIMIT_DATA of this process to `limit` bytes, or to its hard limit for RLIM_INFINITY."""
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_DATA, (hard if limit == resource.RLIM_INFINITY else limit, hard))
 
 
 def _forget_peak() -> bool:
-    """Reset the peak of this process' memory; return whether the system can."""
+    """Reset the peak memory of this process; return whether the system supports it."""
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except OSError:
@@ -340,7 +340,7 @@ def _forget_peak() -> bool:
 
 
 def _peak() -> int:
-    """Return the peak in bytes since _forget_peak, or of the process' whole life if the system cannot reset it."""
+    """Return the peak memory in bytes since `_forget_peak`, or since the process started if that is unsupported."""
     try:
         with open("/proc/self/status", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
             return 1024 * int(next(line for line in file if line.startswith("VmHWM")).split()[1])
@@ -349,7 +349,7 @@ def _peak() -> int:
 
 
 def _resident() -> int:
-    """Return the bytes of this process in memory."""
+    """Return the resident memory of this process in bytes; 0 if it is unavailable."""
     try:
         pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
     except OSError:

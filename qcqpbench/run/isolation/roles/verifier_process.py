@@ -1,4 +1,4 @@
-"""The verifier: a process that evaluates points. No solver's code and no plug-in's code ever runs in it."""
+"""The verifier: a process that evaluates points and never runs code of solvers or plug-ins."""
 
 import contextlib
 import math
@@ -40,7 +40,7 @@ def serve(pipe: int, phases: Phases, _: Path) -> None:
 
 
 class _Verifier:
-    """An evaluator of requests that keeps the last problem and its last encoding."""
+    """Evaluation of verify requests, with the last problem and its last encoding cached."""
 
     def __init__(self) -> None:
         self._problem: tuple[str, MaxMargin | QCQP] | None = None
@@ -70,7 +70,7 @@ class _Verifier:
         return self._encoded[2]
 
     def _shape(self, problem: MaxMargin | QCQP, formulation_name: str | None) -> tuple[int, ...]:
-        """Return the shape of the points that the solver reports."""
+        """Return the shape of the points of the problem in the formulation that the solver was given."""
         if isinstance(problem, QCQP):
             return (problem.n_variables,)
         if formulation_name is None:
