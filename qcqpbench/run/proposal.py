@@ -179,7 +179,8 @@ def plain_trace(budget: Budget) -> tuple[tuple[float, Array], ...]:
                 trace.append((float(seconds), point))
     except (Exception, SystemExit):
         return ()
-    return thin_trace(trace)
+    # Copies: the solver may still hold the arrays.
+    return tuple((seconds, point.copy()) for seconds, point in thin_trace(trace))
 
 
 def thin_trace(trace: Trace) -> tuple[tuple[float, Array], ...]:

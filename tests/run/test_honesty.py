@@ -28,6 +28,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("honesty")]
 # They return no point, or only a reported one, or do not return.
 WITHOUT_POINT = (
     "lazy_trace",
+    "change_trace_late",
+    "drain_phases",
     "forge_times",
     "forge_late_reply",
     "replace_reports_by_pipe",
@@ -234,22 +236,26 @@ def test_a_solver_that_changes_costs_its_own_rows_only(plugins: Path) -> None:
     assert first[2].termination is again[2].termination is Termination.LOCALLY_OPTIMAL
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("raising_version", "RuntimeError: no version"), ("exiting_version", "SystemExit: no version")],
+)
 def test_a_solver_without_a_version_is_one_line_and_others_still_run(
-    plugins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plugins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, reason: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     done = subprocess.run(
-        [QCQPBENCH, "run", "-p", SPEC, "-s", "raising_version", "-s", "slsqp", "-o", "a.db", "-j", "1"],
+        [QCQPBENCH, "run", "-p", SPEC, "-s", name, "-s", "slsqp", "-o", "a.db", "-j", "1"],
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("qcqpbench: ")]
-    assert "raising_version does not say its version" in line and "RuntimeError: no version" in line
+    assert f"{name} does not say its version" in line and reason in line
     with Store("a.db") as store:
         assert {row["solver"].partition("[")[0]: row["termination"] for row in store.rows()} == {
-            "raising_version": "error",
+            name: "error",
             "slsqp": "locally_optimal",
         }
 

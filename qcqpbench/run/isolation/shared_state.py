@@ -35,6 +35,11 @@ class Phases:
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
 
+    def close_reader(self) -> None:
+        """Close the supervisor's end in the child, which could take its announcements back."""
+        os.close(self._reader)
+        self._reader = -1
+
     def announce(self, phase: int) -> None:
         """Announce to the supervisor that `phase` begins."""
         with contextlib.suppress(OSError):

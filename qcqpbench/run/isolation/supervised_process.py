@@ -91,8 +91,7 @@ class SupervisedProcess:
         """
         id = new_id()
         data = pack_request(id, main, request)
-        if self._supervisor is not None and self._idle_cpu_seconds() > _MAX_IDLE_CPU_SECONDS:
-            self.stop()
+        self.stop_if_busy()
         self._start()
         channel, control, page = self._channel, self._control, self._page
         assert channel is not None and control is not None and page is not None
@@ -231,9 +230,11 @@ class SupervisedProcess:
             return Ended("lost", "its supervisor was killed")
         return ended
 
-    def _idle_cpu_seconds(self) -> float:
-        """Return the CPU seconds that the process has used since its last reply."""
-        return cpu_seconds(self.process_id) - self._cpu_seconds
+    def stop_if_busy(self) -> None:
+        """End the process if it has used the CPU since its last reply: a solver's threads are still running."""
+        idle_cpu_seconds = cpu_seconds(self.process_id) - self._cpu_seconds
+        if self._supervisor is not None and idle_cpu_seconds > _MAX_IDLE_CPU_SECONDS:
+            self.stop()
 
     def _has_finished(self) -> bool:
         return self._page is not None and self._page.has_finished()

@@ -102,6 +102,7 @@ def supervise(control: Connection, pipe: int, page: int, folder: Path, cpus: set
     if worker == 0:
         control.close()
         os.close(page)
+        phases.close_reader()
         os.setsid()
         # So that it can ask the system whether it has any descendants; the supervisor adopts them when it dies.
         prctl(PR_SET_CHILD_SUBREAPER, 1)

@@ -253,6 +253,9 @@ class Worker:
         child = self._solvers.pop(key, None) or self._new_child("qcqpbench.run.isolation.roles.solver_process")
         if len(self._solvers) >= _MAX_PROCESSES:
             self._solvers.pop(next(iter(self._solvers))).stop()
+        for other in self._solvers.values():
+            # It would take time from the run that begins now.
+            other.stop_if_busy()
         self._solvers[key] = child
         if self._interrupted:
             raise StoppedError

@@ -40,10 +40,11 @@ def test_a_replaced_file_of_reports_costs_its_content_only(form: str) -> None:
         assert worker.run_job(job("slsqp")).attempt.termination is Termination.LOCALLY_OPTIMAL
 
 
-def test_a_solver_cannot_lift_its_time_limit() -> None:
+@pytest.mark.parametrize("kind", ["lift_time_limit", "drain_phases"])
+def test_a_solver_cannot_lift_its_time_limit(kind: str) -> None:
     begin = time.monotonic()
     with Worker() as worker:
-        attempt = worker.run_job(replace(job("malicious[kind=lift_time_limit]"), time_limit=0.2)).attempt
+        attempt = worker.run_job(replace(job(f"malicious[kind={kind}]"), time_limit=0.2)).attempt
     assert attempt.termination is Termination.TIME_LIMIT
     assert attempt.message.startswith("killed while solving")
     # Far below the time that the solver wants, and far above the delays of a busy machine.
@@ -81,6 +82,13 @@ def test_the_trace_is_converted_before_the_clock_stops() -> None:
     assert attempt.margin == pytest.approx(margin(qcqpbench.random_start(TASK, 0)), abs=1e-12)
     assert attempt.solve_seconds is not None
     assert attempt.solve_seconds >= 100 * LAZY_SECONDS or time.monotonic() - begin < 100 * LAZY_SECONDS
+
+
+def test_points_of_the_trace_cannot_change_after_the_clock() -> None:
+    with Worker() as worker:
+        attempt = worker.run_job(job("malicious[kind=change_trace_late]")).attempt
+    assert (attempt.termination, len(attempt.trace)) == (Termination.MEMORY_LIMIT, 1)
+    assert attempt.margin == pytest.approx(margin(qcqpbench.random_start(TASK, 0)), abs=1e-12)
 
 
 @pytest.mark.parametrize("which", ["solver", "verifier"])

@@ -11,6 +11,7 @@ SOLVERS = {
     "lenient": "tests.support.plugins.lenient:Lenient",
     "random_version": "tests.support.plugins.unsteady:RandomVersion",
     "raising_version": "tests.support.plugins.unsteady:RaisingVersion",
+    "exiting_version": "tests.support.plugins.unsteady:ExitingVersion",
     "caching": "caching_for_tests:Caching",
 }
 FAMILIES = {"patching_family": "tests.support.plugins.patching_family:PatchingFamily"}

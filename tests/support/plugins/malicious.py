@@ -1,6 +1,8 @@
 """A solver that misbehaves as plug-ins have done, by malice or by accident."""
 
+import contextlib
 import ctypes
+import io
 import mmap
 import os
 import platform
@@ -60,6 +62,8 @@ Kind = Literal[
     "resource_limits",
     "import_path",
     "lazy_trace",
+    "change_trace_late",
+    "drain_phases",
     "native_thread",
     "forge_sizes",
     "replace_output_by_pipe",
@@ -265,6 +269,36 @@ def _lazy_trace(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
     budget.report(np.asarray(solution.x))
     budget.trace.append((0.0, _LazyPoint(np.asarray(solution.x))))  # type: ignore[arg-type]
     raise MemoryError
+
+
+class _LateStream(io.StringIO):
+    """A stream that changes a reported point when it is flushed."""
+
+    def __init__(self, point: Array) -> None:
+        super().__init__()
+        self.point = point
+
+    def flush(self) -> None:
+        self.point[:] = 100 * np.eye(*self.point.shape)
+
+
+def _change_trace_late(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    """Let the end of the run change a point of the trace, after the clock has stopped."""
+    budget.report(np.asarray(solution.x))
+    late = _LateStream(budget.trace[-1][1])
+    sys.stdout.flush = late.flush  # type: ignore[method-assign]
+    sys.stderr = late
+    raise MemoryError
+
+
+def _drain_phases(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    """Take back the phases that the process has announced, then wait."""
+    phases = _from_stack("phases")
+    for number in {phases._reader, *range(3, 64)}:
+        with contextlib.suppress(OSError):
+            os.set_blocking(number, False)
+            os.read(number, 4096)
+    time.sleep(1000)
 
 
 _code: Any = None

@@ -25,3 +25,11 @@ class RaisingVersion(RandomVersion):
 
     def version(self) -> str:
         raise RuntimeError("no version\n" * 5)
+
+
+@dataclass(frozen=True)
+class ExitingVersion(RandomVersion):
+    name = "exiting_version"
+
+    def version(self) -> str:
+        raise SystemExit("no version")

@@ -11,11 +11,11 @@ import shutil
 import socket
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from multiprocessing import spawn
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,7 +131,8 @@ def _solver_facts(solver: Solver) -> SolverFacts:
     """Return the facts about a solver; if that raises, mark it as unsupported, with the version UNKNOWN_VERSION."""
     try:
         return solver.facts()
-    except Exception as error:
+    except BaseException as error:
+        # Also SystemExit and KeyboardInterrupt, which are the solver's here.
         return SolverFacts(
             name=solver.name,
             spec=solver.spec,
@@ -160,10 +161,10 @@ def _run(request: RunRequest, phases: Phases, folder: Path) -> RunReply:
     np.random.seed(0)
     exact = _forget_peak()
     with _contained(folder) as place, _SupervisedRun(phases, folder, request.memory_limit_bytes) as callbacks:
-        before = Snapshot(first=not _count_run())
+        before, streams = Snapshot(first=not _count_run()), (sys.stdout, sys.stderr)
         proposal = propose(problem, solver, start, request.time_limit, request.threads, callbacks)
         changes, children = before.changes(), left_behind()
-        _flush_streams()
+        _flush(streams)
         files = _files(place)
     reply = RunReply(proposal, _peak(), read_tail(folder / OUTPUT), files)
     return _with_notes(reply, changes, children, request.memory_limit_bytes or math.inf, exact)
@@ -189,10 +190,11 @@ def _with_notes(
     return replace(reply, proposal=proposal, notes=tuple(notes), fresh=fresh)
 
 
-def _flush_streams() -> None:
-    for stream in (sys.stdout, sys.stderr):
+def _flush(streams: Iterable[IO[str]]) -> None:
+    """Flush the streams of before the run. The clock has stopped, so no method that a solver has replaced is called."""
+    for stream in streams:
         with contextlib.suppress(OSError, ValueError, AttributeError):
-            stream.flush()
+            type(stream).flush(stream)
 
 
 def describe_left(names: tuple[str, ...]) -> str:
