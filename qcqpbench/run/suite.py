@@ -27,7 +27,7 @@ _REQUIREMENTS: dict[str, tuple[type, float, str]] = {
     "starts": (int, 1, "a whole number, at least 1"),
     "seed": (int, 0, "a whole number, at least 0"),
     "time_limit": (float, math.ulp(0), "a positive number of seconds"),
-    "memory_limit": (float, math.ulp(0), "a positive number of GB"),
+    "memory_limit": (float, math.ulp(0), "a finite positive number of GB"),
     "threads": (int, 1, "a whole number, at least 1"),
     "tolerance": (float, 0.0, "a finite relative violation, at least 0"),
 }
@@ -50,8 +50,8 @@ class Settings:
             if value is None and setting.default is None:
                 continue
             fits = isinstance(value, int | float if kind is float else int) and not isinstance(value, bool)
-            # With an infinite tolerance every point is feasible.
-            fits = fits and (setting.name != "tolerance" or math.isfinite(value))
+            # Infinity stands for no time limit. No memory limit is None, and a tolerance must exclude some points.
+            fits = fits and (setting.name == "time_limit" or math.isfinite(value))
             require(fits and value >= least, f"{setting.name} must be {requirement}, got {value!r}")
             object.__setattr__(self, setting.name, kind(value))
 

@@ -210,7 +210,7 @@ def test_wrong_problems(problems: list[str], message: str, tmp_path: Path, monke
 @pytest.mark.parametrize(
     "wrong",
     [{"starts": 0}, {"starts": 1.5}, {"starts": True}, {"seed": -1}, {"time_limit": 0}, {"time_limit": math.nan},
-     {"memory_limit": -1.0}, {"threads": 0}, {"time_limit": "1"}],
+     {"memory_limit": -1.0}, {"memory_limit": float("inf")}, {"threads": 0}, {"time_limit": "1"}],
 )  # fmt: skip
 def test_wrong_settings(wrong: dict[str, Any]) -> None:
     (name,) = wrong
@@ -246,7 +246,7 @@ MISTAKES = [
     (BASE.replace('"gip"', '["gip", "gyp"]'), 10, "unknown solver 'gyp'"),
     (BASE + "start = 3\n", 11, "unknown key of gip 'start'; did you mean 'starts'? allowed: "),
     (BASE + "starts = -3\n", 11, "starts must be a whole number, at least 1, got -3"),
-    (BASE + "memory_limit = []\n", 11, "memory_limit must be a positive number of GB, got []"),
+    (BASE + "memory_limit = []\n", 11, "memory_limit must be a finite positive number of GB, got []"),
     (BASE + 'precision = "single"\n', 11, "precision must be mixed|double, got single"),
     (BASE + "where = 3\n", 11, "where must name parameters, such as where.m = [25, 50], got 3"),
     (BASE + "where.k = 3\n", 11, "unknown parameter of the problems 'k'; allowed: load, m, n, name, seed"),

@@ -232,7 +232,7 @@ def test_a_run_without_any_point_fails() -> None:
         (["smoke", "-j", "0"], "-j must be at least 1, got 0"),
         (["smoke", "-r", "0"], "starts must be a whole number, at least 1, got 0"),
         (["smoke", "-s", "ipop"], "did you mean 'ipopt'"),
-        (["smoke", "--memory", "0"], "memory_limit must be a positive number of GB, got 0.0"),
+        (["smoke", "--memory", "0"], "memory_limit must be a finite positive number of GB, got 0.0"),
         (["-p", "missing.npz"], "missing.npz: no such file"),
         (["-p", SPEC, "--dask", "nonsense"], "--dask must be local or the tcp://HOST:PORT of a Dask scheduler"),
         (["-p", SPEC, "--dask", "nonsense://"], "of a Dask scheduler, got nonsense://: "),
