@@ -1,6 +1,6 @@
-"""Run the comparison of docs/comparison.md and print its table. Runs that are in the results file are kept.
+"""Run the comparison of docs/comparison.md and print its table. Runs that are in the results file are not repeated.
 
-python docs/comparison.py run [SOLVER…]     run what is missing, one run at a time, 120 s each at most
+python docs/comparison.py run [SOLVER…]     make the missing runs, one at a time, with a time limit of 120 s each
 python docs/comparison.py table             print the table in Markdown
 """
 
@@ -33,11 +33,12 @@ SOLVERS = {
 
 
 def read_rows() -> list[dict[str, Any]]:
+    """Return the rows of the results file, or an empty list if the file does not exist."""
     return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
 
 
 def run(chosen: list[str]) -> None:
-    """Run what is missing of the chosen solvers, all by default, and append it to the results file."""
+    """Make the missing runs of the `chosen` solvers (all by default) and append them to the results file."""
     done = {(row["label"], row["load"], row["seed"]) for row in read_rows()}
     with Worker() as worker:
         for load in LOADS:
@@ -70,7 +71,7 @@ def table() -> None:
 
 
 def cell(runs: list[dict[str, Any]]) -> str:
-    """Return the margins of the runs, their mean time, and how often they ended early."""
+    """Return the margins of the runs, their mean time, and the number of runs with each termination but success."""
     margins = " ".join("–" if row["kappa_bar"] is None else f"{row['kappa_bar']:.3f}" for row in runs)
     seconds = mean(row["solve_seconds"] or TIME_LIMIT_SECONDS for row in runs)
     ended = [row["termination"] for row in runs if row["termination"] not in ("locally_optimal", "finished")]

@@ -1,12 +1,13 @@
-"""Print the tables of docs/gip.md: gip and IPOPT at the paper's size, certificates, costs of an iteration.
+"""Print the tables of docs/gip.md, which defines the symbols: margins, times, upper bounds and costs of gip.
 
-    python docs/gip_benchmark.py solvers LOAD…    five pattern sets: gip, ten starts of ipopt[formulation=epigraph],
-                                                  and at P̂ = 1 and 2 three of ipopt[formulation=min_norm]
-    python docs/gip_benchmark.py certificate      gaps at P̂ = .1, .25, .5
-    python docs/gip_benchmark.py iteration        time of an iteration against its floor, a batch of 16, growth, and
-                                                  memory: the patterns and what gip adds, in units of the patterns
+    python docs/gip_benchmark.py solvers LOAD…    margins and times on five pattern sets per load: one run of gip, ten
+                                                  starts of ipopt[formulation=epigraph], and at loads 1 and 2 three
+                                                  starts of ipopt[formulation=min_norm]
+    python docs/gip_benchmark.py certificate      optimality gaps that certificates prove at loads 0.1, 0.25 and 0.5
+    python docs/gip_benchmark.py iteration        time of an iteration of one path and of 16 paths, time of its matrix
+                                                  products alone (floor), growth with m, and peak memory
 
-Everything runs once, in one process and one thread: only ratios are meaningful.
+Every run is made once, in one process and one thread, so ratios of times are more reliable than times.
 """
 
 import os
@@ -32,28 +33,32 @@ from qcqpbench.solvers._gip_passes import Passes, warm_up
 from qcqpbench.solvers._gip_state import Batch
 from qcqpbench.solvers.gip import batch_of_starts
 
-# gip's settings were chosen on sets 10 to 29 and after looking at 40 to 63. On these sets, only its number of starts
-# was chosen, by the time it takes.
+# Seeds that were not used to choose gip's settings, except its number of starts (docs/gip.md, Benchmark notes).
 SEEDS = range(70, 75)
 
 
 def task(load: float, seed: int, m: int = 100) -> Any:
+    """Return the task of the paper's ensemble with this load, seed and number of inputs."""
     return qcqpbench.problem(f"covariance_perceptron[m={m},load={load},seed={seed}]")
 
 
 def seconds(attempts: list[Attempt]) -> float:
+    """Return the total build and solve time of the attempts."""
     return sum((attempt.solve_seconds or 0.0) + (attempt.build_seconds or 0.0) for attempt in attempts)
 
 
 def solvers(loads: list[float]) -> None:
-    """Print the comparison of gip with IPOPT."""
-    print("| P̂ | set | gip κ̄ | best of ten ipopt | difference | gip, s | ten ipopt, s | ratio | best of 3 min_norm |")
+    """Print margins and times of gip and IPOPT."""
+    print(
+        "| load P̂ | set (seed) | gip: κ̄ | best of 10 IPOPT starts: κ̄ | difference in κ̄ | gip: time, s |"
+        " 10 IPOPT starts: time, s | gip time / IPOPT time | best of 3 min-norm IPOPT starts: κ̄ |"
+    )
     print("|---|---|---|---|---|---|---|---|---|")
     for load in loads:
         rows = []
         for seed in SEEDS:
             problem = task(load, seed)
-            # The first call imports modules.
+            # The first call imports modules, which must not count in the time of gip.
             solve(problem, "gip[starts=1]")
             gip = solve(problem, "gip")
             ipopt = [solve(problem, "ipopt", random_start(problem, k), 120) for k in range(10)]
@@ -68,17 +73,22 @@ def solvers(loads: list[float]) -> None:
 
 
 def show(load: float, name: str, row: tuple[float, ...]) -> None:
+    """Print one row of the comparison; `name` is the seed or "mean"."""
     kappa, best, gip_seconds, ipopt_seconds, norm = row
+    norm_text = "not run" if np.isnan(norm) else f"{norm:.4f}"
     print(
         f"| {load} | {name} | {kappa:.4f} | {best:.4f} | {kappa - best:+.4f} | {gip_seconds:.3f} |"
-        f" {ipopt_seconds:.2f} | 1/{ipopt_seconds / gip_seconds:.0f} | {'' if np.isnan(norm) else f'{norm:.4f}'} |",
+        f" {ipopt_seconds:.2f} | 1/{ipopt_seconds / gip_seconds:.0f} | {norm_text} |",
         flush=True,
     )
 
 
 def certificate() -> None:
     """Print the optimality gaps that certificates prove for gip's points."""
-    print("| P̂ | set | κ̄ | bound | gap | certificate s / solve s | proved optimal |")
+    print(
+        "| load P̂ | set (seed) | κ̄ | upper bound on κ̄ | gap, % of the bound |"
+        " certificate time, s / gip time, s = ratio | proved optimal |"
+    )
     print("|---|---|---|---|---|---|---|")
     for load in (0.1, 0.25, 0.5):
         gaps = []
@@ -92,14 +102,13 @@ def certificate() -> None:
             gaps.append(proof.gap)
             kappa, bound = proof.margin / problem.scale, proof.bound / problem.scale
             ratio = f"{proof.seconds:.2f} / {solve_seconds:.2f} = {proof.seconds / solve_seconds:.1f}"
-            print(
-                f"| {load} | {seed} | {kappa:.4f} | {bound:.4f} | {proof.gap:.3%} | {ratio} | {proof.proved_optimal} |"
-            )
-        print(f"| {load} | mean | | | {mean(gaps):.3%} | | |", flush=True)
+            optimal = "yes" if proof.proved_optimal else "no"
+            print(f"| {load} | {seed} | {kappa:.4f} | {bound:.4f} | {proof.gap:.3%} | {ratio} | {optimal} |")
+        print(f"| {load} | mean | – | – | {mean(gaps):.3%} | – | – |", flush=True)
 
 
 def fastest(call: Callable[[], object], repeats: int = 7) -> float:
-    """Return the least seconds of several calls."""
+    """Return the time of the fastest of `repeats` calls, in seconds."""
     times = []
     for _ in range(repeats):
         begin = time.perf_counter()
@@ -109,7 +118,7 @@ def fastest(call: Callable[[], object], repeats: int = 7) -> float:
 
 
 def per_iteration(problem: Any) -> tuple[float, float]:
-    """Return seconds of a Newton iteration after the warm-up: of one path, as the mean of 16, and of 16 in lockstep."""
+    """Return the seconds of a Newton iteration of one path (mean over 16 paths) and of 16 paths in lockstep."""
     passes = Passes(problem, mixed=True)
     *_, (W, _) = warm_up(passes, batch_of_starts(random_start(problem), 16))
 
@@ -145,7 +154,7 @@ def floor(problem: Any) -> float:
 
 
 def memory(problem: Any, spec: str) -> float:
-    """Return the peak memory, patterns included, in units of the patterns."""
+    """Return the peak memory of a run, patterns included, as a multiple of the size of the patterns."""
     tracemalloc.start()
     solver(spec).build(problem)(random_start(problem), Budget())
     peak = tracemalloc.get_traced_memory()[1]
@@ -154,8 +163,11 @@ def memory(problem: Any, spec: str) -> float:
 
 
 def iteration() -> None:
-    """Print time and memory of an iteration."""
-    print("| m | P̂ | iteration, ms | floor, ms | ratio | 16 paths / 1 path | memory, 1 path | memory, default |")
+    """Print the time of an iteration, its floor, and the peak memory as a multiple of the size of the patterns."""
+    print(
+        "| inputs m | load P̂ | iteration, ms | floor, ms | iteration / floor | 16 paths / 1 path (time) |"
+        " peak memory, 1 path | peak memory, default starts |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     times = {}
     for m, load in ((50, 1), (100, 1), (100, 2), (100, 3), (200, 1), (400, 1)):
@@ -169,7 +181,7 @@ def iteration() -> None:
         )
     sizes = np.array([50, 100, 200, 400])
     slope = np.polyfit(np.log(sizes), np.log([times[m, 1] for m in sizes.tolist()]), 1)[0]
-    print(f"\ntime of an iteration at P̂ = 1 grows as m^{slope:.2f}")
+    print(f"\nThe time of an iteration at P̂ = 1 grows as m^{slope:.2f}.")
 
 
 if __name__ == "__main__":

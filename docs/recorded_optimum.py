@@ -1,12 +1,13 @@
 """Prove by branch and bound that no margin is more than 0.01 % above that of gip.
 
-Usage: docs/recorded_optimum.py [SPEC]
+Usage: python docs/recorded_optimum.py [SPEC]
 
 For two outputs and symmetric patterns, w_1ᵀPw_2 = ¼(aᵀPa − bᵀPb) with a, b = w_1 ± w_2, and |a|² + |b|² = 4. Shor's
 relaxation replaces aaᵀ, bbᵀ by matrices X, Y ⪰ 0. Where X is not of rank one, the plane of its two first eigenvectors
-is cut into three wedges, one of which contains the projection of a (or −a): between the normals u and v of a wedge,
-(u·a)(v·a) ≥ 0, so that uᵀXv ≥ 0; none of the three allows X. The same holds for Y. The bound of a node is computed from
-its multipliers alone: 4 max(λ_max(¼Σλζ P + Σμ uvᵀ), λ_max(−¼Σλζ P + Σμ' uvᵀ)), with Σλ = 1.
+is cut into three wedges, one of which contains the projection of a (or −a). If u and v are the normals of that wedge,
+(u·a)(v·a) ≥ 0, so uᵀXv ≥ 0 is a valid constraint. X violates the constraint of each of the three wedges, so each child
+node excludes X. The same holds for Y. The bound of a node is computed from its multipliers only, with Σλ = 1:
+4 max(λ_max(¼Σλζ P + Σμ uvᵀ), λ_max(−¼Σλζ P + Σμ' uvᵀ)).
 """
 
 import heapq
@@ -47,7 +48,7 @@ trace = vector(np.eye(m))
 
 
 def relax(wedges):
-    """Return the proved bound with wedges for X and for Y, and X and Y."""
+    """Solve the relaxation with the constraints `wedges` = (those of X, those of Y); return its bound and (X, Y)."""
     counts = [len(of_matrix) for of_matrix in wedges]
     lines = [
         np.concatenate([trace, trace, [0.0]])[None],
@@ -77,7 +78,7 @@ def relax(wedges):
 
 
 def children(wedges, matrices):
-    """Yield the wedges of the three children, which branch on the matrix that is further from rank one."""
+    """Yield the wedges of the three child nodes; branch on the matrix that is farther from rank one."""
     spectra = [np.linalg.eigh(S) for S in matrices]
     which = int(np.argmax([values[-2] for values, _ in spectra]))
     values, vectors = spectra[which]

@@ -1,1 +1,1 @@
-"""Problem families, one file each, named like the family. Installed as ``qcqpbench.problems``."""
+"""Problem families, one file per family with the name of the family. Installed as ``qcqpbench.problems``."""

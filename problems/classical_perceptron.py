@@ -1,4 +1,4 @@
-"""The classical perceptron on mean features, a convex QP: the baseline of the covariance perceptron."""
+"""Classical perceptron with random patterns, a convex QP: the baseline for the covariance perceptron."""
 
 from dataclasses import dataclass
 
@@ -13,16 +13,17 @@ from qcqpbench.problem.qcqp import QCQP
 
 @dataclass(frozen=True)
 class ClassicalPerceptron(Family):
-    """Minimization of ‖w‖² s.t. ζ^r w·x^r ≥ 1 for random patterns x^r ∈ {−1, +1}^m and labels ζ^r = ±1.
+    """Classical perceptron: minimize ‖w‖² subject to ζ^r w·x^r ≥ 1 for random patterns x^r and random labels ζ^r.
 
-    The margin is 1/‖w‖. The problem is infeasible if the patterns are not separable, for large m beyond p = 2m.
+    The entries of the patterns x^r, r = 1, …, p, and the labels ζ^r are ±1. The margin is 1/‖w‖. The problem is
+    infeasible if the patterns are not linearly separable; for large m, this happens beyond p = 2m.
 
     Parameters
     ----------
     m
         Number of inputs.
     load, p
-        Patterns per input p/m, or their number p; load 1 by default.
+        Number of patterns per input p/m, or number of patterns p; load 1 by default.
     seed
         Seed of patterns and labels.
     """

@@ -1,4 +1,4 @@
-"""Random covariance patterns with random labels, the ensemble whose capacity replica theory predicts."""
+"""Covariance perceptron with random patterns and labels, whose capacity replica theory predicts."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,29 +12,31 @@ from qcqpbench.errors import require
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.metadata import Metadata
 
-# Few enough to stay in the processor's cache.
+# Few enough patterns to stay in the cache of the processor.
 _PATTERNS_PER_CHUNK = 4
 
 
 @dataclass(frozen=True)
 class CovariancePerceptron(TaskFamily):
-    """Random patterns P^r of m inputs, with labels ±1 of probability ½ for each pair of n outputs.
+    """Covariance perceptron: random m × m patterns P^r, with a random label ±1 for each pair of n outputs.
 
-    The patterns of a smaller p are the first of a larger one with the same seed.
+    The patterns of a problem are the first patterns of a problem with a larger p and the same seed.
 
     Parameters
     ----------
     m, n
         Numbers of inputs and outputs.
     f, c
-        Density and size of the entries of a pattern.
+        Density f of the nonzero entries of χ, more than 0 and at most 1, and their absolute value c; see `ensemble`. By
+        default, c is 0.5, or for "psd" 1/(2 + 2√(fm)).
     load, p
-        Patterns per weight P̂ = p/(nm), or their number p; load 1 by default.
+        Number of patterns per weight P̂ = p/(nm), or number of patterns p; load 1 by default.
     ensemble
-        "paper": P = 1 + χ, χ symmetric with zero diagonal, χ_kl = ±c with probability f/2 each, else 0. With the
-        paper's f = 0.2, c = 0.5, m = 100, P has negative eigenvalues.
-        "psd": the same with a c so small that every pattern is positive semidefinite, which is checked.
-        "gaussian": P_kl ~ N(0, f c²), independent, not symmetric.
+        Distribution of a pattern P.
+        "paper": P = 1 + χ, where 1 is the identity and χ is symmetric with zero diagonal and χ_kl = ±c with probability
+        f/2 each, else 0. With the values of the paper, f = 0.2, c = 0.5 and m = 100, P has negative eigenvalues.
+        "psd": as "paper", but c must be so small that every pattern is positive semidefinite; this is checked.
+        "gaussian": independent entries P_kl ~ N(0, f c²); P is not symmetric.
     seed
         Seed of patterns and labels.
     """
@@ -54,10 +56,10 @@ class CovariancePerceptron(TaskFamily):
         super().__post_init__()
         require(0 < self.f <= 1, f"f must be more than 0 and at most 1, got {self.f}")
         if self.c is None:
-            # χ has a spectral radius of at most 2c√(fm) for large m; the 1 leaves room for fluctuations at small m.
+            # For large m, the spectral radius of χ is at most 2c√(fm); the added 1 allows for fluctuations at small m.
             psd = 1 / (2 * (1 + np.sqrt(self.f * self.m)))
             object.__setattr__(self, "c", float(psd) if self.ensemble == "psd" else 0.5)
-        require(0 < (self.c or 0) < np.inf, f"c must be a positive number, got {self.c}")
+        require(0 < (self.c or 0) < np.inf, f"c must be positive and finite, got {self.c}")
 
     def generate(self) -> MaxMargin:
         assert self.c is not None
@@ -82,12 +84,12 @@ class CovariancePerceptron(TaskFamily):
             require(
                 smallest >= 0,
                 f"c must be at most {largest_c:.3g} for these patterns to be positive semidefinite, got {self.c}: "
-                f"one has the eigenvalue {smallest:.3g}",
+                f"a pattern has the eigenvalue {smallest:.3g}",
             )
         return task
 
     def _identity_plus_sparse(self, p: int, c: float) -> NDArray[np.float64]:
-        """Return 1 + χ, drawn pattern by pattern, in each of them row by row of the strict lower triangle."""
+        """Return `p` patterns 1 + χ; the entries of the strict lower triangles are drawn by pattern, then by row."""
         m, size = self.m, self.m * (self.m - 1) // 2
         patterns = allocate(p, m, m)
         row, column = np.tril_indices(m, -1)
@@ -99,6 +101,6 @@ class CovariancePerceptron(TaskFamily):
             count = min(_PATTERNS_PER_CHUNK, p - begin)
             triangle[:count, :size] = rng.sparse_signs(bits, count, size, self.f)
             triangle[:count, :size] *= c
-            # mode="clip" skips NumPy's buffering of the output; no index is out of range.
+            # mode="clip" avoids a buffer that NumPy allocates for the output; no index is out of range.
             np.take(triangle[:count], source, axis=1, out=patterns[begin : begin + count], mode="clip")
         return patterns

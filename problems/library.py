@@ -1,4 +1,4 @@
-"""Folders of instances with an index of best known values, such as QPLIB's; each line of the index is a problem."""
+"""Instances in a folder, such as those of QPLIB, with an index of their names and best known values."""
 
 import csv
 import math
@@ -21,13 +21,13 @@ from qcqpbench.problem.metadata import BestKnown
 from qcqpbench.problem.qcqp import QCQP
 
 INDEX = "index.csv"
-# Difference between a stated objective and that of a published point, relative to the larger of 1 and the former.
+# Largest difference between a stated objective and that of a published point, relative to max(1, |stated objective|).
 _OBJECTIVE_TOLERANCE = 1e-8
 _FEASIBILITY_TOLERANCE = 1e-6
 
 
 class _Line(NamedTuple):
-    """A line of the index: file and line number, and the best known value if there is one."""
+    """Line of the index: location as FILE:LINE, and the best known value if the line states one."""
 
     location: str
     best: float | None
@@ -35,17 +35,18 @@ class _Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Library(Family):
-    """Instances of a folder with an index.csv.
+    """Library of instances: files in a folder that has an index.csv.
 
-    The column `name` of index.csv names the instances; the column `best`, which is optional, holds their best known
-    values. A published point INSTANCE.sol must have the objective that the index states.
+    The column `name` of index.csv holds the names of the instances, the optional column `best` their best known values.
+    If a file INSTANCE.sol with a published point exists, the objective of the point must equal the value in `best`.
 
     Parameters
     ----------
     path
-        The folder, made absolute.
+        Path of the folder; a relative path is made absolute.
     instance
-        Name of the instance, the file INSTANCE.qplib or one of another format. A suite takes all by default.
+        Name of the instance in the file INSTANCE.qplib or in one of another format. By default, a suite takes all
+        instances.
     """
 
     name = "library"
@@ -56,9 +57,12 @@ class Library(Family):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(bool(self.path), "library: path must be a folder with an index.csv, got none: library[path=FOLDER]")
+        require(
+            bool(self.path),
+            f"library: path must be a folder with an index.csv, as in library[path=FOLDER], got {self.path!r}",
+        )
         assert self.path is not None
-        # Rows keep the spec, which must lead to the folder from every working directory.
+        # Rows store the spec, so the path must be valid in every working directory.
         object.__setattr__(self, "path", absolute(self.path))
 
     def members(self) -> list["Family"]:
@@ -73,7 +77,7 @@ class Library(Family):
         if self.instance is None:
             first = next(iter(index))
             raise QcqpbenchError(
-                f"{self.spec}: instance must be one of {len(index)} problems, such as instance={first}, got none"
+                f"{self.spec}: instance must be one of the {len(index)} instances, such as instance={first}, got None"
             )
         line = self._line(index)
         problem = read(self._file(line))
@@ -101,60 +105,77 @@ class Library(Family):
         files = [file for end in FORMATS if (file := self._folder / f"{self.instance}{end}").is_file()]
         allowed = ", ".join(f"{self.instance}{end}" for end in FORMATS)
         names = ", ".join(file.name for file in files) or "none"
-        require(len(files) == 1, f"{line.location}: there must be exactly one of the files {allowed}, got {names}")
+        require(len(files) == 1, f"{line.location}: exactly one of the files {allowed} must exist, got {names}")
         return files[0]
 
     def _index(self) -> dict[str, _Line]:
-        """Return the lines of the index by the names of the instances."""
+        """Read the index and return its lines by the names of the instances."""
         path = self._folder / INDEX
         (head, columns), *lines = _read_csv(path)
         for column, least in (("name", 1), ("best", 0)):
             count = columns.count(column)
             allowed = "exactly one column" if least else "at most one column"
-            require(least <= count <= 1, f"{head}: there must be {allowed} {column}, as in name,best, got {count}")
+            require(
+                least <= count <= 1,
+                f"{head}: header must have {allowed} {column!r}, as in 'name,best', got {','.join(columns)!r:.80}",
+            )
         index: dict[str, _Line] = {}
         for location, cells in lines:
             fits = len(cells) == len(columns)
-            require(fits, f"{location}: there must be {len(columns)} cells, as in the first line, got {len(cells)}")
+            require(fits, f"{location}: line must have {len(columns)} cells, as the header has, got {len(cells)}")
             line = dict(zip(columns, cells, strict=True))
             new = line["name"] not in ("", *index)
             require(new, f"{location}: name must be neither empty nor repeated, got {line['name']!r}")
             index[line["name"]] = _Line(location, _parse_best(location, line.get("best", "")))
-        require(bool(index), f"{path}: there must be a line for each instance, got none")
+        require(bool(index), f"{path}: must have a line for each instance after the header, got none")
         return index
 
 
 def _read_published_point(path: Path, problem: QCQP, line: _Line) -> tuple[NDArray[np.float64], float]:
-    """Return the point in a file and its objective, which must be the stated one."""
+    """Return the point in the file `path` and its objective.
+
+    Raises
+    ------
+    QcqpbenchError
+        If the point is infeasible, or if its objective differs from that in the file or in the `line` of the index.
+    """
     x, stated = read_point(path, problem)
     value, violation = float(problem.objective(x)), problem.violation(x, relative=True)
     for location, claim in ((line.location, line.best), (str(path), stated)):
         agree = claim is None or abs(claim - value) <= _OBJECTIVE_TOLERANCE * max(1.0, abs(claim))
-        require(agree, f"{location}: claims {claim!r}, but the objective at the point of {path.name} is {value!r}")
+        require(
+            agree, f"{location}: stated objective must be {value!r}, that of the point in {path.name}, got {claim!r}"
+        )
     feasible = violation <= _FEASIBILITY_TOLERANCE
     require(feasible, f"{path}: relative violation must be at most {_FEASIBILITY_TOLERANCE:g}, got {violation:.3g}")
     return x, value
 
 
 def _read_csv(path: Path) -> list[tuple[str, list[str]]]:
-    """Return the location and the cells of each line of a CSV file that is not empty; at least one line."""
+    """Return the location FILE:LINE and the cells of each line of a CSV file, without empty lines.
+
+    The result for a file without content is one line without cells.
+    """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, strict=True)
             try:
                 lines = [(f"{path}:{reader.line_num}", list(map(str.strip, cells))) for cells in reader if any(cells)]
             except csv.Error as error:
-                raise QcqpbenchError(f"{path}:{reader.line_num}: is not valid CSV: {error}") from error
+                raise QcqpbenchError(
+                    f"{path}:{reader.line_num}: line must be valid CSV, but it is not: {error}"
+                ) from error
     except UnicodeDecodeError as error:
-        raise QcqpbenchError(f"{path}: is not UTF-8: {error}") from error
+        raise QcqpbenchError(f"{path}: must be UTF-8 text, but it is not: {error}") from error
     except (OSError, ValueError) as error:
         raise QcqpbenchError(f"{path}: cannot be read: {system_reason(error)}") from error
     return lines or [(f"{path}:1", [])]
 
 
 def _parse_best(location: str, text: str) -> float | None:
+    """Return the number in a cell of the column `best`, or None if the cell is empty."""
     if not text:
         return None
     value = float(text) if re.fullmatch(NUMBER, text) else math.nan
-    require(math.isfinite(value), f"{location}: best must be a finite number or empty, got {text!r}")
+    require(math.isfinite(value), f"{location}: best must be a finite number or empty, got {text!r:.40}")
     return value

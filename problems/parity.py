@@ -1,4 +1,4 @@
-"""Rank-one patterns xxᵀ: the covariance perceptron as a parity machine."""
+"""Parity machine: the covariance perceptron with random rank-one patterns xxᵀ."""
 
 from dataclasses import dataclass
 
@@ -12,16 +12,16 @@ from qcqpbench.problem.metadata import Metadata
 
 @dataclass(frozen=True)
 class Parity(TaskFamily):
-    """Patterns P^r = x^r x^rᵀ with random x^r ∈ {−1, +1}^m.
+    """Parity machine: patterns P^r = x^r x^rᵀ with random x^r ∈ {−1, +1}^m, and a random label ±1 for each pair.
 
-    w_iᵀPw_j = (w_i·x)(w_j·x): the signs of two units multiply to the label.
+    Because w_iᵀPw_j = (w_i·x)(w_j·x), the label of a pair of outputs is the product of the signs of w_i·x and w_j·x.
 
     Parameters
     ----------
     m, n
         Numbers of inputs and outputs.
     load, p
-        Patterns per weight p/(nm), or their number p; load 1 by default.
+        Number of patterns per weight p/(nm), or number of patterns p; load 1 by default.
     seed
         Seed of patterns and labels.
     """

@@ -1,4 +1,4 @@
-"""Labelled recordings as a task: their covariances are the patterns, their classes the labels."""
+"""Classification of recordings: the covariances of the trials are the patterns, their classes give the labels."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,25 +16,29 @@ from qcqpbench.problem.recordings.task import Feature, Normalize, recorded_task
 SHIPPED = Path(__file__).parent / "data" / "japanesevowels.npz"
 
 _NEEDED, _OPTIONAL = ("X", "y"), ("lengths", "train")
-# Limit of the unpacked size of a file.
+# Limit on the unpacked size of a file.
 _MAX_BYTES = 1 << 31
 
 
 @dataclass(frozen=True)
 class Recorded(Family):
-    """Trials of an .npz file: X (trials, channels, time), y, and optionally lengths and train (docs/recorded.md).
+    """Classification task from the recorded trials in an .npz file.
+
+    The file holds the arrays X, shape (trials, channels, time), and y, the class of each trial, and optionally
+    `lengths` and `train` (docs/recorded.md).
 
     Parameters
     ----------
     path
-        The file, made absolute. By default two speakers of JapaneseVowels, which come with the package.
+        Path of the file; a relative path is made absolute. The default is a file with two speakers of Japanese Vowels
+        that comes with the package.
     classes
-        The classes to separate, as a:b:…; by default all in the file.
-    test_share, seed
-        Share of the trials of each class that is held out, and the seed with which they are drawn. By default the file
-        says which trials are held out; if it does not, the share is 0.3.
+        Classes to separate, as a:b:…; by default all classes in the file.
     feature, max_lag, normalize
         As in `qcqpbench.recorded_task`.
+    test_share, seed
+        Share of the trials of each class that is held out for the test, and the seed that selects them. By default, the
+        array `train` of the file determines the held-out trials; without this array, the share is 0.3.
     """
 
     name = "recorded"
@@ -50,7 +54,7 @@ class Recorded(Family):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.path is not None:
-            # Rows keep the spec, which must lead to the file from every working directory.
+            # Rows store the spec, so the path must be valid in every working directory.
             object.__setattr__(self, "path", absolute(self.path))
 
     def generate(self) -> MaxMargin:
@@ -67,6 +71,7 @@ class Recorded(Family):
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the arrays in the file `path` by name."""
     arrays = read_npz(path, "an .npz file of recordings", _MAX_BYTES, (*_NEEDED, *_OPTIONAL))
     missing = [name for name in _NEEDED if name not in arrays]
     require(not missing, f"{path}: must hold the arrays X and y, got no {' and no '.join(missing)}")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# The module of each public name, imported when the name is first used: scipy.sparse alone takes longer than numpy.
+# Module of each public name. It is imported when the name is first used, because importing scipy.sparse is slow.
 _MODULE_OF = {
     "Budget": "catalog.solver",
     "MaxMargin": "problem.maxmargin",
@@ -60,12 +60,12 @@ _MODULE_OF = {
 }
 __all__ = ["__version__", *_MODULE_OF]  # noqa: PLE0604
 
-# These names are the modules themselves.
+# Public names that are modules themselves; the others are attributes of their module.
 _MODULES = ("features", "theory")
 
 
 class _Package(ModuleType):
-    """The type of this package, which keeps public functions that have the name of a sub-package.
+    """Module type that keeps a public function when a sub-package of the same name is imported.
 
     ``qcqpbench.problem`` is a function, and ``qcqpbench/problem/`` is a sub-package. When Python imports a sub-package,
     it sets the attribute of that name on the parent, and ``qcqpbench.problem("…")`` would call a module. So this type

@@ -70,13 +70,11 @@ def absolute(path: str) -> str:
     try:
         path.encode()
     except UnicodeEncodeError as error:
-        raise QcqpbenchError(f"{path}: must be UTF-8 to be stored in results files, got other bytes") from error
+        raise QcqpbenchError(f"a path must be UTF-8 to be stored in results files, got {path!r}") from error
     try:
         return str(Path(path).absolute())
     except OSError as error:
-        raise QcqpbenchError(
-            f"{path}: must be an absolute path if the working directory is deleted, got a relative one"
-        ) from error
+        raise QcqpbenchError(f"a path must be absolute if the working directory is deleted, got {path!r}") from error
 
 
 def magic(name: str, *beginnings: bytes) -> Kind:
@@ -85,7 +83,7 @@ def magic(name: str, *beginnings: bytes) -> Kind:
 
 
 def is_text(head: bytes) -> bool:
-    """Return whether the first bytes of a file are UTF-8 text; its last character may be cut off."""
+    """Return whether `head`, the first bytes of a file, is UTF-8 text; its last character may be cut off."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:
@@ -194,10 +192,11 @@ def _as_qcqpbench_error(path: Path) -> Iterator[None]:
 
 
 def _describe(head: bytes) -> str:
+    """Return the kind of file that begins with `head`, with its article."""
     for beginning, name in _MAGICS.items():
         if head.startswith(beginning):
             return name
-    return "text that looks different" if is_text(head) else "binary data"
+    return "text of another format" if is_text(head) else "binary data"
 
 
 def _stream(path: Path) -> int | None:
@@ -210,6 +209,7 @@ def _stream(path: Path) -> int | None:
 
 
 def _is_device(path: Path) -> bool:
+    """Return whether `path` exists and is not a regular file."""
     try:
         return not stat.S_ISREG(path.stat().st_mode)
     except FileNotFoundError:
@@ -217,6 +217,7 @@ def _is_device(path: Path) -> bool:
 
 
 def _open_device(path: Path) -> IO[bytes]:
+    """Open a device, pipe or stream of this process for writing; flush stdout and stderr before a stream."""
     number = _stream(path)
     if number is None:
         return path.open("wb")

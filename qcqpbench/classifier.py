@@ -19,7 +19,9 @@ try:
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ModuleNotFoundError as error:
-    raise QcqpbenchError("the classifier needs the package scikit-learn: pip install 'qcqpbench[sklearn]'") from error
+    raise QcqpbenchError(
+        "scikit-learn must be installed for the classifier: pip install 'qcqpbench[sklearn]'"
+    ) from error
 
 _CHECKS: dict[str, Any] = {"dtype": np.float64, "allow_nd": True, "ensure_all_finite": "allow-nan"}
 _SHRINKAGES = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -99,12 +101,12 @@ class CovariancePerceptronClassifier(ClassifierMixin, BaseEstimator):  # type: i
         """
         shrinkage = self.shrinkage
         require(self.starts >= 1, f"starts must be at least 1, got {self.starts}")
-        require(shrinkage is None or 0 <= shrinkage <= 1, f"shrinkage must be from 0 to 1, got {shrinkage}")
+        require(shrinkage is None or 0 <= shrinkage <= 1, f"shrinkage must be None or from 0 to 1, got {shrinkage}")
         X, y = _checked(*validate_data(self, X, y, **_CHECKS))
         check_classification_targets(y)
         self.classes_, class_numbers = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"y must hold two classes or more, got only one class, {self.classes_[0]!r}")
+            raise ValueError(f"y must contain at least two classes, got only one class, {self.classes_[0]!r}")
         self.center_ = X.mean(axis=0) if X.ndim == 2 else None
         patterns = self._patterns(X)
         self.S_ = mean_of(patterns)
@@ -134,7 +136,9 @@ class CovariancePerceptronClassifier(ClassifierMixin, BaseEstimator):  # type: i
         check_is_fitted(self)
         X, _ = _checked(validate_data(self, X, reset=False, **_CHECKS))
         if (X.ndim == 2) != (self.center_ is not None):
-            raise ValueError(f"X must have the dimensions that it had in fit, got {X.ndim}")
+            raise ValueError(
+                f"X must have {3 if self.center_ is None else 2} dimensions, as in fit, got shape {X.shape}"
+            )
         patterns = normalized(self._patterns(X), self.S_, self.normalize)
         Q = np.einsum("ki,tij,kj->tk", self.W_[:, 0], patterns, self.W_[:, 1], optimize=True)
         if len(self.classes_) == 2:
@@ -169,7 +173,9 @@ class CovariancePerceptronClassifier(ClassifierMixin, BaseEstimator):  # type: i
             return x[:, :, None] * x[:, None, :]
         if self.feature != "precomputed":
             return covariances(X, None, self.feature, self.max_lag)
-        require(X.shape[1] == X.shape[2], f"X must hold covariances (trials, channels, channels), got shape {X.shape}")
+        require(
+            X.shape[1] == X.shape[2], f"X must have shape (trials, channels, channels) if precomputed, got {X.shape}"
+        )
         assert_all_finite(X, input_name="X")
         return X
 
@@ -187,7 +193,9 @@ class CovariancePerceptronClassifier(ClassifierMixin, BaseEstimator):  # type: i
             if best.margin is not None and best.margin > 0:
                 break
         if best.point is None:
-            raise QcqpbenchError(f"{self.solver} found no point: {best.message or best.termination.message}")
+            raise QcqpbenchError(
+                f"solver {self.solver} must return a point, got none: {best.message or best.termination.message}"
+            )
         W = unit_rows(best.point)
         return W, float(task.margin(W)), shrinkage
 
@@ -195,7 +203,7 @@ class CovariancePerceptronClassifier(ClassifierMixin, BaseEstimator):  # type: i
 def _checked(X: NDArray[Any], y: Any = None) -> tuple[NDArray[Any], Any]:
     """Check the dimensions of X, and that X contains no NaN if it has shape (samples, features); return X and y."""
     if X.ndim > 3:
-        raise ValueError(f"X must have shape (trials, channels, time) or (samples, features), got {X.ndim} dimensions")
+        raise ValueError(f"X must have shape (trials, channels, time) or (samples, features), got {X.shape}")
     if X.ndim == 2:
         assert_all_finite(X, input_name="X")
     return X, y

@@ -3,12 +3,12 @@
 import difflib
 from collections.abc import Iterable
 
-# Limit of a stored message: a solver may raise or return megabytes.
+# Length limit of stored messages, because a solver may raise or return megabytes of text.
 MAX_MESSAGE_CHARACTERS = 2000
 
 
 class QcqpbenchError(Exception):
-    """Invalid input or an unreadable file. The message is one line that states the problem and the requirement."""
+    """Error for invalid input or an unreadable file; its message is one line that states the requirement."""
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split()))

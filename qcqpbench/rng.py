@@ -14,13 +14,14 @@ Array = NDArray[np.float64]
 
 AXES = ("patterns", "labels", "starts", "split")
 _LN2 = 0.6931471805599453
-# Pairs of uniform numbers drawn at a time. The sequence of normal numbers depends on it.
+# Number of pairs of uniform numbers drawn at a time; another value changes the sequence of normal numbers.
 _PAIRS_PER_DRAW = 1 << 13
 
 
 def stream(seed: int, axis: str, *key: int) -> np.random.PCG64:
     """Return the bit generator for `seed`, `axis` and `key`; other axes and keys give independent streams."""
     require(seed >= 0, f"seed must be 0 or more, got {seed}")
+    require(axis in AXES, f"axis must be one of {', '.join(AXES)}, got {axis!r}")
     return np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(AXES.index(axis), *key)))
 
 

@@ -1,1 +1,1 @@
-"""Solver adapters, one file each, named like the solver. Installed as ``qcqpbench.solvers``."""
+"""Solver adapters, one file per solver with the name of the solver. Installed as ``qcqpbench.solvers``."""

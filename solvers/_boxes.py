@@ -1,4 +1,4 @@
-"""Bounds of variables that the constraints imply; relaxations and branching need them where a variable has none."""
+"""Bounds on variables implied by the constraints; relaxations and branch and bound need them for free variables."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ Array = NDArray[np.float64]
 
 
 class Ball(NamedTuple):
-    """A constraint lower ≤ Σ_i a_i x_i² ≤ upper with all coefficients a_i > 0."""
+    """Constraint lower ≤ Σ_i a_i x_i² ≤ upper on the `variables` x_i, with all `coefficients` a_i > 0."""
 
     variables: NDArray[np.int32]
     coefficients: Array
@@ -20,7 +20,7 @@ class Ball(NamedTuple):
 
 
 def balls(problem: QCQP) -> list[Ball]:
-    """Return the constraints that bound a weighted sum of squares from above."""
+    """Return the constraints of `problem` that bound a weighted sum of squares from above."""
     constraints = []
     diagonal = problem.products[:, 0] == problem.products[:, 1]
     quadratic, linear = problem.quadratic, problem.linear
@@ -36,7 +36,7 @@ def balls(problem: QCQP) -> list[Ball]:
 
 
 def implied_box(problem: QCQP) -> tuple[Array, Array]:
-    """Return lower and upper bounds of the variables, tightened by the balls."""
+    """Return the lower and upper bounds of the variables, tightened by the constraints that `balls` returns."""
     lower, upper = problem.x_lower.copy(), problem.x_upper.copy()
     for ball in balls(problem):
         radius = np.sqrt(ball.upper / ball.coefficients)

@@ -1,4 +1,7 @@
-"""Passes over the patterns for a batch of gip's paths, and the warm-up with which the paths begin."""
+"""Products of the patterns with a batch of points W, and the warm-up of the paths of gip.
+
+A pass reads all patterns once. Sizes: b paths, n rows of W, m inputs, p patterns, N pairs of rows, R = p N stabilities.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,23 +15,24 @@ Array = NDArray[np.float64]
 
 _CYCLES, _STEPS_PER_ROW = 15, 8
 _FIRST_TEMPERATURE, _LAST_TEMPERATURE = 2.0, 0.3
-# A step of one row: its length for a unit gradient at T = 1, the share of the last step in it, its longest length.
+# Step of one row: length for a unit gradient at T = 1, momentum factor, and largest length.
 _STEP_LENGTH, _MOMENTUM, _MAX_STEP_LENGTH = 0.1, 0.9, 0.5
-# Paths whose points overlap by more after the warm-up have, in 95 of 100 cases, the same optimum.
+# Paths whose points overlap by more than this after the warm-up reach the same optimum in 95 of 100 cases.
 _MAX_OVERLAP = 0.97
-# With few weights (n m), some optima are reached by no smoothed path: every second path is smoothed less. With very
-# few, every path is followed to the end.
+# With few weights (n m), smoothed paths do not reach some of the optima, so every second path is smoothed less. With
+# very few weights, every path is followed to the end.
 _FEW_WEIGHTS, _VERY_FEW_WEIGHTS, _WEAK_SMOOTHING = 60, 20, 0.05
 
 
 class Passes:
-    """Products of the patterns with a batch of W; in float32 where double precision is not asked for, if `mixed`."""
+    """Products of the patterns of a task with a batch of W, in float32 if `mixed` and `double` is False."""
 
     def __init__(self, task: MaxMargin, mixed: bool) -> None:
         self.task = task
         squares = np.einsum("rkl,rkl->r", task.patterns, task.patterns)
-        # The root mean square of a stability at random W.
+        # The typical stability: the root mean square of a stability at random W.
         self.unit = float(np.sqrt(squares.mean())) / task.m
+        # Products with much smaller or larger patterns could underflow or overflow in float32.
         fits = 1e-12 < self.unit < 1e12
         self.single = task.patterns.astype(np.float32) if mixed and fits else None
         self.symmetric = all(np.array_equal(pattern, pattern.T) for pattern in task.patterns)
@@ -36,11 +40,11 @@ class Passes:
         self.few, self.very_few = (task.n * task.m <= limit for limit in (_FEW_WEIGHTS, _VERY_FEW_WEIGHTS))
 
     def smoothing(self, count: int) -> Array:
-        """Return the factors of the first T and μ of `count` paths."""
+        """Return the factors on the temperatures T and on the initial barrier parameter μ of `count` paths."""
         return np.where(self.few & (np.arange(count) % 2 == 1), _WEAK_SMOOTHING, 1.0)
 
     def by_pair(self, factors: Array) -> Array:
-        """Return the products of the factors (b, n) of two rows of W in the order of the stabilities, shape (b, R)."""
+        """Return factors[:, i] · factors[:, j] for the pair (i, j) of each stability, shape (b, R)."""
         i, j = self.task.pairs
         return np.tile(factors[:, i] * factors[:, j], self.task.p)
 
@@ -48,15 +52,18 @@ class Passes:
         return self.task.patterns if double or self.single is None else self.single
 
     def times(self, rows: Array, double: bool) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return wᵀP^r and P^r w for rows w (k, m), shapes (p, k, m): one pass, two if a pattern is not symmetric."""
+        """Return wᵀP^r and P^r w for each of the k rows w of `rows`, both of shape (p, k, m).
+
+        This takes one pass if all patterns P^r are symmetric, else two.
+        """
         patterns = self._patterns(double)
         w = rows.astype(patterns.dtype)
-        # Stacks of small products run at the speed of memory where one product with few columns does not.
+        # A stack of small products is limited by memory bandwidth only; one large product with few columns is slower.
         wP = np.matmul(w, patterns)
         return wP, wP if self.symmetric else np.matmul(patterns, w.T).swapaxes(1, 2)
 
     def products(self, W: Array, double: bool) -> tuple[NDArray[Any], NDArray[Any], Array]:
-        """Return w_iᵀP^r and P^r w_i for a batch of W, shapes (p, b, n, m), and the stabilities (b, R), R = p N."""
+        """Return w_iᵀP^r and P^r w_i for a batch `W`, both of shape (p, b, n, m), and the stabilities, shape (b, R)."""
         task, (b, n, m) = self.task, W.shape
         wP, Pw = (product.reshape(task.p, b, n, m) for product in self.times(W.reshape(b * n, m), double))
         w = W.astype(wP.dtype)
@@ -66,7 +73,7 @@ class Passes:
         return wP, Pw, (g * task.labels).reshape(b, -1)
 
     def mixture(self, weights: Array, double: bool) -> NDArray[Any]:
-        """Return Σ_r λ^r_k ζ^r_k P^r for each pair k and row λ of weights (b, R), shape (b, N, m, m); one pass."""
+        """Return Σ_r λ^r_k ζ^r_k P^r for labels ζ, each pair k and each row λ of `weights`, shape (b, N, m, m)."""
         task, patterns = self.task, self._patterns(double)
         signed = (weights.reshape(-1, *task.labels.shape) * task.labels).swapaxes(1, 2).reshape(-1, task.p)
         mixed = signed.astype(patterns.dtype) @ patterns.reshape(task.p, -1)
@@ -74,15 +81,15 @@ class Passes:
 
 
 def warm_up(passes: Passes, W: Array) -> Iterator[tuple[Array, Array]]:
-    """Move a batch of W towards the barrier's first optimum; yield W and margins before each cycle and after the last.
+    """Move a batch `W` towards the optima at the first μ; yield W and margins before each cycle and after the last.
 
-    A cycle takes gradient steps with momentum, row by row, on the soft minimum −T ln Σ exp(−g/T) of the stabilities,
-    and T falls from cycle to cycle. While one row moves, the products of the others with the patterns stay: a cycle
-    costs one pass.
+    A cycle takes gradient steps with momentum, row by row, on the soft minimum −T ln Σ exp(−g/T) of the stabilities g.
+    The temperature T falls from cycle to cycle. While one row moves, the products of the patterns with the other rows
+    do not change, so a cycle costs one pass.
     """
     task, pairs, (b, n, _) = passes.task, passes.pairs, W.shape
     wP, Pw, g = passes.products(W, False)
-    # In units of the typical stability.
+    # Dividing the labels by the unit gives stabilities in units of the typical stability.
     labels = task.labels.astype(wP.dtype) / wP.dtype.type(passes.unit)
     rows = [(wP[:, :, i], Pw[:, :, i]) for i in range(n)]
     w, velocity, g = W.astype(wP.dtype), np.zeros(W.shape, wP.dtype), g.reshape(b, *labels.shape) / passes.unit
@@ -100,7 +107,7 @@ def warm_up(passes: Passes, W: Array) -> Iterator[tuple[Array, Array]]:
 
 
 def _slopes(rows: Any, labels: Any, pairs: list[Any], i: int, pairs_of_row: list[int]) -> Any:
-    """Return the gradients in row i of the stabilities of its pairs, shape (b, stabilities, m)."""
+    """Return the gradients with respect to row `i` of the stabilities of `pairs_of_row`, shape (b, stabilities, m)."""
     p, b, m = rows[i][0].shape
     slopes = np.empty((b, p, len(pairs_of_row), m), labels.dtype)
     for place, k in enumerate(pairs_of_row):
@@ -110,9 +117,9 @@ def _slopes(rows: Any, labels: Any, pairs: list[Any], i: int, pairs_of_row: list
 
 
 def _climb(slopes: Any, others: Any, T: Any, w: Any, velocity: Any) -> tuple[Any, Any, Any]:
-    """Take the steps of one row w (b, m) of each path; return the row, its velocity and its stabilities.
+    """Take gradient steps in one row `w` (b, m) of each path; return the row, its velocity and its stabilities.
 
-    slopes are the gradients of the row's stabilities; the `others` do not change.
+    `slopes` are the gradients of the stabilities that depend on the row; the stabilities `others` are constant.
     """
     moved = np.matmul(slopes, w[:, :, None])[:, :, 0]
     for _ in range(_STEPS_PER_ROW):
@@ -134,9 +141,9 @@ def _lengths(rows: Any) -> Any:
 
 
 def distinct(passes: Passes, W: Array) -> list[int]:
-    """Return the indices of the points of a batch that are not close to an earlier one, up to the task's symmetries.
+    """Return the indices of the points of `W` that are not close to an earlier point, up to symmetries of the task.
 
-    Paths from close points would reach the same optimum.
+    Paths from close points mostly reach the same optimum. With very few weights, all indices are returned.
     """
     overlaps = np.abs(np.einsum("aim,bim->ab", W, W))
     if passes.symmetric and passes.task.n == 2:

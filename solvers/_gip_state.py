@@ -1,4 +1,4 @@
-"""The state of a graduated interior-point run: paths in lockstep, one pass over the patterns for all of them."""
+"""State of a graduated interior-point run: a batch of paths in lockstep, which share the passes over the patterns."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -15,18 +15,18 @@ Array = NDArray[np.float64]
 
 
 class _Gate(NamedTuple):
-    """A width at which paths wait for the others, and how many go on: this share of all, but at least `least`."""
+    """Width at which paths wait for each other; the best `share` of all paths, but at least `least`, continue."""
 
     width: float
     share: float
     least: int
 
 
-# A path's width is its μ times the number of stabilities, in units of the typical stability.
+# The width of a path is μ times the number of stabilities, in units of the typical stability.
 _GATES = (_Gate(0.1, 1 / 4, 8), _Gate(0.05, 1 / 8, 6), _Gate(0.02, 1 / 16, 1))
-# The widths below which μ falls faster, by this factor, and below which float64 replaces float32.
+# Width below which μ falls faster, the factor by which it then falls, and the width below which float64 is used.
 _TAIL_WIDTH, _TAIL_SHRINK, _DOUBLE_WIDTH = 2e-2, 0.2, 1e-4
-# A path has converged at its μ when its squared Newton decrement is below this many μ.
+# A path has converged at its μ when its squared Newton decrement is below this multiple of μ.
 _MAX_DECREMENT = 10.0
 _BOUNDARY_SHARE, _MAX_STEP_LENGTH, _MIN_STEP_FACTOR, _ARMIJO_SHARE = 0.95, 0.5, 1e-8, 1e-4
 # Shifts are in units of the typical stability.
@@ -34,15 +34,26 @@ _MAX_SHIFT_TRIALS, _FIRST_SHIFT, _MIN_SHIFT = 60, 2.0, 3e-2
 
 
 class Batch:
-    """Paths k = 0..b−1: their points W and t, stabilities g, multipliers λ (`weights`), and μ.
+    """Batch of b paths to maxima of the barrier function t + μ Σ ln(g − t), on which μ falls to zero.
+
+    Parameters
+    ----------
+    passes
+        Products of the patterns of the task.
+    W
+        Initial points, shape (b, n, m), with unit rows.
+    mu0, shrink, tol
+        As in `Gip`.
 
     Attributes
     ----------
+    W, t, g, weights, mu
+        Points W and t, stabilities g, multipliers λ and barrier parameter μ of each path.
     live
-        The paths that are still running. A path whose μ has become small waits at a gate until all have come that
-        far; only the best of them go on.
+        Mask of the running paths. A path whose μ has become small waits at a gate until all paths have reached the
+        gate or ended; only the best of the waiting paths continue.
     residual
-        The largest violation of the KKT conditions, in units of the typical stability.
+        Largest violation of the KKT conditions of each path, in units of the typical stability.
     """
 
     def __init__(self, passes: Passes, W: Array, mu0: float, shrink: float, tol: float) -> None:
@@ -66,21 +77,22 @@ class Batch:
 
     @property
     def margins(self) -> Array:
+        """Margin of each path, its smallest stability."""
         return self.g.min(axis=1)
 
     def multipliers(self, k: int) -> Array:
-        """Return λ ≥ 0 of the stabilities of a path, of the labels' shape; they sum to one."""
+        """Return the multipliers λ ≥ 0 of path `k`, scaled to sum to one, in the shape of the labels."""
         weights = self.weights[k] / self.weights[k].sum()
         return weights.reshape(self.passes.task.labels.shape)
 
     def run(self, max_iter: int) -> Iterator[None]:
-        """Iterate until every path has ended."""
+        """Iterate until every path has ended or `max_iter` iterations are done; yield after each iteration."""
         while self.live.any() and self.iterations < max_iter:
             self.iterate()
             yield
 
     def iterate(self) -> None:
-        """Take one Newton step on every live path."""
+        """Take one Newton step on each live path."""
         self.iterations += 1
         for double in (False, True):
             paths = np.flatnonzero(self.live & (self.double == double))
@@ -92,7 +104,7 @@ class Batch:
             self._pass_gate()
 
     def _pass_gate(self) -> None:
-        """Let the best of the waiting paths go on, one of each group of close ones; the others end."""
+        """Resume the best of the waiting paths, at most one of each group of close paths, and end the others."""
         gate = _GATES[self.gate]
         best = np.flatnonzero(self.waiting)[np.argsort(-self.t[self.waiting])]
         best = best[distinct(self.passes, self.W[best])]
@@ -101,7 +113,7 @@ class Batch:
         self.gate += 1
 
     def _steps(self, paths: NDArray[np.intp], double: bool) -> Steps:
-        """Return the Newton steps of paths of one precision, except of those that end or wait now."""
+        """Return the Newton steps of `paths`, all of one precision, without the paths that take no step now."""
         weights = self.weights[paths]
         slack = self.g[paths] - self.t[paths, None]
         root = np.sqrt(weights / slack)
@@ -123,9 +135,10 @@ class Batch:
     def _newton_direction(
         self, k: int, slopes: NDArray[Any], mixture: NDArray[Any], force: Array
     ) -> tuple[Array, float] | None:
-        """Return a path's Newton direction in (W, t) and the barrier's slope along it; None if the path ends or waits.
+        """Return the Newton direction of path `k` in (W, t) and the slope of the barrier function along it.
 
-        Where the path has converged at its μ, the direction is that of the next μ.
+        If the path has converged at its μ, μ is lowered first. The result is None if the path ends, waits at a gate or
+        changes to float64.
         """
         factor = self._factor(k, self._newton_matrix(k, slopes, mixture))
         if factor is None:
@@ -141,9 +154,9 @@ class Batch:
     def _limited_steps(
         self, paths: NDArray[np.intp], weights: Array, slack: Array, moves: Array, change: Array, slope: Array
     ) -> Steps:
-        """Return steps along `moves` in (W, t), short enough to keep slack and multipliers positive.
+        """Return steps along the directions `moves` in (W, t), short enough to keep slack and multipliers positive.
 
-        `change` is the derivative of the slack g − t.
+        `slack` is g − t and `change` is its derivative along `moves`; `slope` is that of the barrier function.
         """
         mu = self.mu[paths, None]
         dual = mu / slack - weights - weights / slack * change
@@ -163,20 +176,21 @@ class Batch:
         )
 
     def _note_residual(self, k: int, slopes: NDArray[Any], slack: Array, root: Array) -> None:
+        """Store the largest violation of the KKT conditions of path `k`."""
         weights = self.weights[k]
         gradient = self._tangent(k, (weights / root) @ slopes)[:-1]
         balance = abs(1.0 - float(weights.sum())) * self.unit
         self.residual[k] = max(float(np.abs(gradient).max()), balance, float((weights * slack).max())) / self.unit
 
     def _tangent(self, k: int, v: Array) -> Array:
-        """Remove from a vector in (W, t), in place, its part along the rows of W; return it."""
+        """Project `v`, a vector in (W, t), onto the tangent space at the W of path `k`, in place; return `v`."""
         W = self.W[k]
         rows = v[:-1].reshape(W.shape)
         rows -= np.sum(rows * W, axis=1, keepdims=True) * W
         return v
 
     def _solve(self, k: int, slopes: NDArray[Any], factor: NDArray[Any], force: Array) -> tuple[Array, Array]:
-        """Return the barrier's gradient in (W, t) at the path's μ, and the Newton direction."""
+        """Return the gradient in (W, t) of the barrier function of path `k` at its μ, and the Newton direction."""
         from scipy.linalg import lapack
 
         dtype = slopes.dtype
@@ -186,10 +200,10 @@ class Batch:
         return gradient, self._tangent(k, potrs(factor, gradient.astype(dtype), lower=1)[0].astype(np.float64))
 
     def _converged(self, k: int, decrement: float) -> bool:
-        """Return True if a path is close to the optimum at its μ.
+        """Return True if the squared Newton decrement of path `k` shows that it is close to the optimum at its μ.
 
-        Where H had to be shifted, the path may be close to a saddle instead: the limit is then stricter before paths
-        are compared, and from the last comparison on.
+        If the Newton matrix had to be shifted, the path may be close to a saddle point instead. The limit is then
+        stricter for the last μ before a gate, and after the last gate.
         """
         after_gates = self.gate == len(_GATES)
         strict = after_gates or self.mu[k] * self.shrink * self.stability_count < _GATES[self.gate].width * self.unit
@@ -197,7 +211,7 @@ class Batch:
         return bool(decrement < limit * self.mu[k])
 
     def _lower(self, k: int) -> bool:
-        """Lower a path's μ; return False if it ends, waits at a gate or changes to float64 instead."""
+        """Lower the μ of path `k`; return False if the path ends, waits at a gate or changes to float64."""
         width = self.mu[k] * self.stability_count / self.unit
         if self.double[k] and (self.residual[k] <= self.tol or width <= 0.1 * self.tol):
             self.live[k] = False
@@ -213,7 +227,7 @@ class Batch:
         return True
 
     def _scaled_slopes(self, k: int, root: Array) -> NDArray[Any]:
-        """Return ∂(g − t)/∂(W, t), each row times its root, shape (R, n m + 1)."""
+        """Return the Jacobian ∂(g − t)/∂(W, t) of path `k` with row r multiplied by root[r], shape (R, n m + 1)."""
         (wP, Pw), task = self.products[k], self.passes.task
         p, n, m = wP.shape
         dtype = wP.dtype
@@ -228,9 +242,9 @@ class Batch:
         return slopes
 
     def _newton_matrix(self, k: int, slopes: NDArray[Any], mixture: NDArray[Any]) -> NDArray[Any]:
-        """Return the lower triangle of JᵀDJ plus the Lagrangian's Hessian on the tangent space.
+        """Return the lower triangle of SᵀS for `slopes` S, plus the Hessian of the Lagrangian, on the tangent space.
 
-        Along the normals, the rows of W, the matrix is a multiple of the identity.
+        On the normal space, which the rows of W span, the matrix is a multiple of the identity.
         """
         from scipy.linalg import blas
 
@@ -239,7 +253,7 @@ class Batch:
             (blas.dsyrk, blas.dsymm, blas.dsyr2k) if dtype == np.float64 else (blas.ssyrk, blas.ssymm, blas.ssyr2k)
         )
         n, m = self.W[k].shape
-        # In columns, as BLAS and LAPACK have it, so that nothing is copied.
+        # Arrays are in the column-major order of BLAS and LAPACK, so that none is copied.
         H = rank_k(1.0, slopes.T, lower=1)
         diagonal = H.T.reshape(-1)[:: n * m + 2]
         shares = (self.weights[k] * self.g[k]).reshape(self.passes.task.labels.shape).sum(axis=0)
@@ -256,9 +270,9 @@ class Batch:
         return rank_2k(-1.0, normals, along, beta=1.0, c=H, lower=1, overwrite_c=1)
 
     def _factor(self, k: int, H: NDArray[Any]) -> NDArray[Any] | None:
-        """Return a Cholesky factor of H, shifted on W's part until it is positive definite; None if no shift helps.
+        """Return a Cholesky factor of `H` plus a multiple of the identity on W; None if none is positive definite.
 
-        The search begins at the last shift if that took several trials, and below it if not.
+        The multiple is the shift. The search starts at the last shift if that took several trials, else below it.
         """
         from scipy.linalg import lapack
 
@@ -279,7 +293,7 @@ class Batch:
         return None
 
     def _take(self, steps: Steps, double: bool) -> None:
-        """Take steps, each halved until the barrier gains enough; give up paths whose steps become too short."""
+        """Take `steps`, halved until the barrier function increases enough; give up paths with too short steps."""
         paths = steps.paths
         line = Line(self.passes, steps, self.W[paths], self.g[paths], double)
         noise = (1e-13 if double else 1e-7) * self.unit
@@ -296,14 +310,14 @@ class Batch:
                 self._give_up(k)
 
     def _gains(self, steps: Steps, length: Array, g: Array, t: Array, noise: float) -> NDArray[np.bool_]:
-        """Return the paths whose barrier is finite at (g, t) and gains as Armijo's condition demands."""
+        """Return a mask of the paths with g > t whose barrier function meets the Armijo condition up to `noise`."""
         slack = g - t[:, None]
         inside = slack.min(axis=1) > 0
         value = t + self.mu[steps.paths] * np.log(np.where(inside[:, None], slack, 1.0)).sum(axis=1)
         return inside & (value >= steps.value + _ARMIJO_SHARE * length * steps.slope - noise)
 
     def _move(self, line: Line, length: Array, accepted: NDArray[np.bool_], g: Array, t: Array) -> None:
-        """Move the accepted paths by steps of these lengths, to the stabilities g and to t."""
+        """Move the `accepted` paths by steps of the given lengths, to the stabilities `g` and the values `t` of t."""
         steps = line.steps
         moved = steps.paths[accepted]
         rates = self.mu[moved, None] / (g - t[:, None])[accepted]
@@ -317,7 +331,7 @@ class Batch:
             self.products[k] = line.products(place, length[place], stretch[place], self.products[k])
 
     def _give_up(self, k: int) -> None:
-        """Change a path that finds no step to float64; end it if it is there already."""
+        """Change path `k`, for which no step was found, to float64; end the path if it is in float64 already."""
         if self.double[k]:
             self.live[k] = False
         else:
@@ -325,6 +339,7 @@ class Batch:
             self.weights[k] = self.mu[k] / (self.g[k] - self.t[k])
 
     def _to_double(self, k: int) -> None:
+        """Change path `k` to float64 and recompute its products and stabilities."""
         self.double[k] = True
         wP, Pw, g = self.passes.products(self.W[k][None], True)
         self.products[k], self.g[k] = (wP[:, 0], Pw[:, 0]), g[0]

@@ -1,4 +1,4 @@
-"""Steps of gip's paths, and what they lead to at any length."""
+"""Newton steps of the paths of gip, and the stabilities along them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +15,20 @@ Array = NDArray[np.float64]
 
 @dataclass
 class Steps:
-    """Steps of some paths: directions in (W, t, λ), longest lengths, and the barrier's values and slopes.
+    """Newton steps of several paths; the first axis of each array is the path.
 
-    `change` is the derivative of the stabilities g along the directions.
+    Parameters
+    ----------
+    paths
+        Indices of the paths in the batch.
+    W, t, multipliers
+        Directions in W, t and the multipliers λ.
+    change
+        Derivatives of the stabilities g along the directions.
+    length, dual_length
+        Largest step lengths in (W, t) and in λ.
+    value, slope
+        Values of the barrier function at the current points and its derivatives along the directions.
     """
 
     paths: NDArray[np.intp]
@@ -31,19 +42,19 @@ class Steps:
     slope: Array
 
     def stretch(self, length: Array) -> Array:
-        """Return the lengths of W's rows after steps of these lengths, shape (paths, n); directions are tangent."""
+        """Return the norms of the rows of W after tangent steps of the given lengths, shape (paths, n)."""
         return np.sqrt(1.0 + length[:, None] ** 2 * np.sum(self.W**2, axis=2))
 
     def only(self, which: NDArray[np.bool_]) -> "Steps":
-        """Return the steps of some of the paths."""
+        """Return the steps of the paths that the mask `which` selects."""
         return Steps(**{name: value[which] for name, value in vars(self).items()})
 
 
 class Line:
-    """Stabilities and products along steps, from those at their beginnings and ends.
+    """Stabilities and products along steps, computed from their values at both ends of each step.
 
-    One pass, at the ends, is enough for all lengths: along a step, products are linear and stabilities quadratic,
-    but for the stretch of W.
+    One pass, at the points of the largest step lengths, suffices for all lengths: before the rows of W are scaled to
+    unit length, the products are linear and the stabilities quadratic in the step length.
     """
 
     def __init__(self, passes: Passes, steps: Steps, W: Array, g: Array, double: bool) -> None:
@@ -54,14 +65,18 @@ class Line:
         self.bend = (self.end_g * passes.by_pair(self.end_stretch) - g - longest * steps.change) / longest**2
 
     def stabilities(self, length: Array) -> Array:
-        """Return the stabilities after steps of these lengths, shape (paths, R)."""
+        """Return the stabilities after steps of the given lengths, shape (paths, R) for R stabilities."""
         at = length[:, None]
         stretch = self.passes.by_pair(self.steps.stretch(length))
         g = (self.g + at * self.steps.change + at**2 * self.bend) / stretch
         return np.where(at == self.steps.length[:, None], self.end_g, g)
 
     def products(self, place: int, length: float, stretch: Array, begin: tuple[Any, Any]) -> tuple[Any, Any]:
-        """Return wᵀP and Pw of one path after a step of this length, given those at its beginning."""
+        """Return wᵀP and Pw of one path after a step of the given length.
+
+        `place` is the index of the path in `steps`, `stretch` holds the norms of its rows of W after the step, and
+        `begin` holds wᵀP and Pw before the step.
+        """
         end = self.end_wP[:, place], self.end_Pw[:, place]
         part = length / self.steps.length[place]
         if part >= 1.0:

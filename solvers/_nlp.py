@@ -1,4 +1,4 @@
-"""Code shared by the adapters of nonlinear programming solvers."""
+"""Functions and classes shared by the adapters of nonlinear programming solvers."""
 
 from typing import Any
 
@@ -12,17 +12,20 @@ from qcqpbench.problem.qcqp import QCQP
 Array = NDArray[np.float64]
 
 
-class OutOfTime(Exception):  # noqa: N818 (no error: the way out of a solver that offers no other)
-    """Signal, raised in a callback, that the budget is used up."""
+class OutOfTime(Exception):  # noqa: N818 (not an error: the only way to stop some solvers)
+    """Exception that a callback raises to stop a solver at the time limit."""
 
 
 def minimization_sign(problem: QCQP) -> float:
-    """Return the factor that turns the objective into one to minimize: −1 for maximization, else 1."""
+    """Return the factor that makes the objective of `problem` one to minimize: −1 for maximization, else 1."""
     return -1.0 if problem.sense == "maximize" else 1.0
 
 
 class Best:
-    """The best point seen so far: feasible before infeasible, then the better objective or the smaller violation."""
+    """Best point of a run so far: the smallest violation, then the best objective.
+
+    Violations of at most `tolerance` count as 0.
+    """
 
     def __init__(self, problem: QCQP, tolerance: float) -> None:
         self.x: Array | None = None
@@ -32,11 +35,11 @@ class Best:
         self._rank = (np.inf, np.inf)
 
     def see(self, x: Array) -> bool:
-        """Evaluate a point and return True if it is the best so far."""
+        """Evaluate `x`, keep it if it is the best point so far, and return True in that case."""
         return self.rate(x, self._problem.violation(x, relative=True), float(self._problem.objective(x)))
 
     def rate(self, x: Array, violation: float, objective: float) -> bool:
-        """Return True if a point of this violation and objective is the best so far."""
+        """Keep `x`, which has the given violation and objective, if it is the best so far; return True in that case."""
         rank = (violation if violation > self._tolerance else 0.0, self._sign * objective)
         if not rank < self._rank:
             return False
@@ -44,25 +47,27 @@ class Best:
         return True
 
     def choose(self, final: Array, termination: Termination) -> Array:
-        """Return the final point of a run if the solver claims a solution, else the best point seen."""
+        """Return the point `final` of a run if the solver claims a solution, else the best point so far."""
         return final if termination.claims_a_solution or self.x is None else self.x
 
     def solution(
         self, termination: Termination, message: str = "", final: Array | None = None, iterations: int | None = None
     ) -> Solution:
-        """Return the solution of a run; one that was interrupted has no final point."""
+        """Return the solution of a run that ended at the point `final`, or that was interrupted if `final` is None."""
         x = self.x if final is None else self.choose(final, termination)
         objective = None if x is None else float(self._problem.objective(x))
         return Solution(x, termination, objective, iterations=iterations, message=message)
 
 
 def minimize_with_scipy(problem: QCQP, start: Array, budget: Budget, **settings: Any) -> Any:
-    """Return the result of scipy.optimize.minimize, called with these settings and the problem's objective.
+    """Minimize the objective of `problem` with scipy.optimize.minimize and return its result.
+
+    The objective is negated if it is to be maximized. `settings` are further arguments of scipy.optimize.minimize.
 
     Raises
     ------
     OutOfTime
-        When the budget is used up.
+        If the time limit of `budget` is reached.
     """
     from scipy.optimize import minimize
 

@@ -1,4 +1,4 @@
-"""The import of Pyomo, and QCQPs as Pyomo models."""
+"""Import of Pyomo, and conversion of QCQPs to Pyomo models."""
 
 import contextlib
 import os
@@ -15,13 +15,13 @@ from qcqpbench.problem.qcqp import QCQP
 
 Array = NDArray[np.float64]
 
-# The library that PyNumero needs, as `make setup` installs it.
+# Shared library of PyNumero, at the path where `make setup` installs it.
 _PYNUMERO_LIBRARY = Path(sys.prefix, "share", "qcqpbench", "pyomo", "lib", "libpynumero_ASL.so")
 
 
 @contextlib.contextmanager
 def load_pyomo() -> Iterator[Any]:
-    """Import pyomo.environ with the path of PyNumero's library set; its logging is silenced in the context."""
+    """Set the path of the library of PyNumero, and yield pyomo.environ; the context suppresses the logging of Pyomo."""
     from pyomo.common import envvar
 
     if uses_setup_library():
@@ -34,14 +34,14 @@ def load_pyomo() -> Iterator[Any]:
 
 
 def uses_setup_library() -> bool:
-    """Return True if PyNumero takes the library that `make setup` installs."""
+    """Return True if PyNumero uses the library that `make setup` installs."""
     return "PYOMO_CONFIG_DIR" not in os.environ and _PYNUMERO_LIBRARY.exists()
 
 
 def pyomo_model(problem: QCQP) -> Any:
-    """Return a ConcreteModel with variables x[0..n−1], an objective and constraints[0..c−1].
+    """Return a ConcreteModel of `problem` with the variables x, the objective and the indexed constraints.
 
-    Its size and the time to build it are linear in the number of nonzeros.
+    The size of the model and the time to build it are linear in the number of nonzero coefficients.
     """
     import pyomo.environ as pyo
     from pyomo.common.gc_manager import PauseGC
@@ -61,7 +61,7 @@ def pyomo_model(problem: QCQP) -> Any:
 
     counts = np.diff(problem.quadratic.indptr + problem.linear.indptr)[1:]
     model = pyo.ConcreteModel()
-    # Otherwise the garbage collector takes most of the time: it scans the growing model again and again.
+    # Without the pause, the garbage collector scans the growing model repeatedly, which takes most of the time.
     with PauseGC():
         model.x = pyo.Var(range(problem.n_variables), bounds=lambda _, i: (x_lower[i], x_upper[i]))
         x = list(model.x.values())
@@ -74,18 +74,18 @@ def pyomo_model(problem: QCQP) -> Any:
 
 
 def set_point(model: Any, x: Array) -> None:
-    """Set the values of the variables."""
+    """Set the variables of `model` to the values `x`."""
     for variable, value in zip(model.x.values(), x.tolist(), strict=True):
         variable.set_value(value, skip_validation=True)
 
 
 def point(model: Any) -> Array:
-    """Return the values of the variables."""
+    """Return the values of the variables of `model`."""
     return np.array([variable.value for variable in model.x.values()], dtype=np.float64)
 
 
 def _expression(problem: QCQP, row: int, x: list[Any]) -> Any:
-    """Return f_row as Σ_i x_i·(Σ_j c_ij x_j) + Σ_i d_i x_i, which has fewer nodes than a sum over products."""
+    """Return row `row` as Σ_i x_i·(Σ_j c_ij x_j) + Σ_i d_i x_i, which has fewer nodes than a sum over products."""
     from pyomo.core.expr import LinearExpression
     from pyomo.environ import quicksum
 

@@ -1,6 +1,6 @@
-"""Replacements for what qcqp 0.8.3, written for cvxpy 0.4, expects of other packages and no longer finds.
+"""Replacements for interfaces of cvxpy 0.4 and other packages that qcqp 0.8.3 uses and that no longer exist.
 
-Only qcqp's own modules stay changed: cvxpy, scipy, NumPy's random state and logging are as before.
+Only the modules of qcqp stay patched. Changes to cvxpy, to the root logger and to NumPy's random state are undone.
 """
 
 import contextlib
@@ -22,10 +22,10 @@ Array = NDArray[np.float64]
 
 
 def load() -> Any:
-    """Import the package qcqp, patched so that it works, and return it."""
+    """Import the package qcqp, patch it to work with current versions of other packages, and return it."""
     if "qcqp.qcqp" not in sys.modules:
         cvxpy: Any = importlib.import_module("cvxpy")
-        # While the root logger has a handler, its logging.basicConfig does nothing and opens no qcqp.log.
+        # qcqp calls logging.basicConfig, which would open qcqp.log; it does nothing if the root logger has a handler.
         root, handler = logging.getLogger(), logging.NullHandler()
         root.addHandler(handler)
         cvxpy.utilities.QuadCoeffExtractor = _Extractor
@@ -34,7 +34,7 @@ def load() -> Any:
         finally:
             del cvxpy.utilities.QuadCoeffExtractor
             root.removeHandler(handler)
-        # Its calls of logging.info and the like would configure the root logger again.
+        # The functions of the module logging, such as logging.info, would configure the root logger; a logger does not.
         logger = logging.getLogger("qcqp")
         logger.addHandler(logging.NullHandler())
         vars(solver)["logging"] = vars(utilities)["logging"] = logger
@@ -50,7 +50,10 @@ def load() -> Any:
 
 @contextlib.contextmanager
 def running(seed: int, pyipopt: Any) -> Iterator[None]:
-    """Seed NumPy's random state and provide the module pyipopt while qcqp runs; suppress NumPy's warnings."""
+    """Prepare a run of qcqp: seed NumPy's global random state, and provide `pyipopt` as the module of that name.
+
+    Warnings are suppressed in the context. At its end, the random state is restored and the module removed.
+    """
     random_state = np.random.get_state()
     np.random.seed(seed)
     sys.modules["pyipopt"] = pyipopt
@@ -64,7 +67,7 @@ def running(seed: int, pyipopt: Any) -> Iterator[None]:
 
 
 def problem_for_qcqp(problem: QCQP) -> Any:
-    """Return an object with the attributes that qcqp uses of a problem of cvxpy 0.4 with one variable."""
+    """Return `problem` as an object with those attributes of a problem of cvxpy 0.4 that qcqp uses."""
     n = problem.n_variables
     linear = sparse.csr_matrix(sparse.vstack([problem.linear[[0]], problem.linear[1:], sparse.eye_array(n)]))
     lower = np.concatenate([[-np.inf], problem.lower, problem.x_lower])
@@ -92,14 +95,14 @@ def problem_for_qcqp(problem: QCQP) -> Any:
 
 
 class PyIpopt:
-    """The part of the module pyipopt that qcqp uses, on cyipopt.
+    """Replacement for the module pyipopt that calls cyipopt, with the functions that qcqp uses.
 
     Parameters
     ----------
     max_iter
         Iteration limit of IPOPT.
     on_iterate
-        Called as on_iterate(x, iteration), with x None in the restoration phase; returns False to stop IPOPT.
+        Function called as on_iterate(x, iteration), with x None in the restoration phase; returns False to stop IPOPT.
     """
 
     NLP_LOWER_BOUND_INF = -1e19
@@ -121,7 +124,10 @@ class PyIpopt:
         _hessian_nonzeros: int,
         *functions: Any,
     ) -> Any:
-        """Return an object whose ``solve`` runs IPOPT on the functions."""
+        """Return an object whose ``solve(x)`` runs IPOPT from x.
+
+        `functions` are the objective, its gradient, the constraints and their Jacobian.
+        """
         import cyipopt
 
         objective, gradient, constraints, jacobian = functions
@@ -151,7 +157,7 @@ class PyIpopt:
 
 
 class _Functions:
-    """Quadratic functions xᵀP_k x + q_k·x + r_k in place of a cvxpy expression."""
+    """Quadratic functions xᵀP_k x + q_k·x + r_k, which replace an expression of cvxpy."""
 
     def __init__(self, P: list[sparse.csr_matrix], q: sparse.csr_matrix, r: Array) -> None:
         self.P, self.q, self.r = P, q, r
@@ -162,7 +168,7 @@ class _Functions:
 
 
 class _Extractor:
-    """Replacement for cvxpy's QuadCoeffExtractor."""
+    """Replacement for QuadCoeffExtractor of cvxpy 0.4."""
 
     def __init__(self, *_: Any) -> None: ...
 
@@ -171,7 +177,7 @@ class _Extractor:
 
 
 def _matrix(problem: QCQP, row: int) -> sparse.csr_matrix:
-    """Return the quadratic coefficients of f_row, zero for a row that stands for a bound of a variable."""
+    """Return the matrix of the quadratic terms of row `row`; it is zero for the rows of the bounds on variables."""
     n = problem.n_variables
     if row > problem.n_constraints:
         return sparse.csr_matrix((n, n))
@@ -181,7 +187,7 @@ def _matrix(problem: QCQP, row: int) -> sparse.csr_matrix:
 
 
 def _constraint_on_unnamed(problem: QCQP) -> _Functions:
-    """Return an ineffective constraint on the variables that no other names: qcqp fails on a variable without any."""
+    """Return a constraint without effect on the variables in no other constraint, because qcqp fails without one."""
     n = problem.n_variables
     bounded = np.isfinite(problem.lower) | np.isfinite(problem.upper)
     named = np.isfinite(problem.x_lower) | np.isfinite(problem.x_upper)
@@ -193,7 +199,7 @@ def _constraint_on_unnamed(problem: QCQP) -> _Functions:
 
 
 def _bmat(blocks: list[list[Any]]) -> Any:
-    """Return sparse.bmat of blocks that may be numbers."""
+    """Return sparse.bmat(blocks); unlike there, a block may be a number."""
     return sparse.bmat(
         [[sparse.csr_matrix([[block]]) if np.ndim(block) == 0 else block for block in row] for row in blocks]
     )

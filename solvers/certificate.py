@@ -1,4 +1,4 @@
-"""gip's point with a certified upper bound on the margin, by the dual of Shor's relaxation (docs/gip.md)."""
+"""Point of gip with a certified upper bound on the margin, from the dual of Shor's relaxation (docs/gip.md)."""
 
 from dataclasses import dataclass, replace
 
@@ -12,18 +12,20 @@ from qcqpbench.problem.maxmargin import MaxMargin
 
 from .gip import Gip
 
-# The share of the time limit that is left for the iteration under way at its end, and for the eigensolver.
+# Share of the time limit reserved for the last iteration of the interior-point method and for the eigensolver.
 _RESERVED_SHARE = 0.2
 
 
 @dataclass(frozen=True)
 class CertificateSolver(TaskSolver):
-    """The command `qcqpbench certify` as a solver, whose rows bring the bounds into results and reports.
+    """Solver that runs gip and then proves an upper bound on the margin, as `qcqpbench certify` does.
+
+    Its rows bring the bounds into results and reports.
 
     Parameters
     ----------
     tol
-        Relative distance from the relaxation's value at which the bound is good enough.
+        Relative distance of the bound to the value of the relaxation at which the search for the bound stops.
     """
 
     name = "certificate"
@@ -44,7 +46,7 @@ class CertificateSolver(TaskSolver):
             if solution.x is None or seconds <= 0:
                 return solution
             proof = certify_margin(problem, solution.x, solution.multipliers, seconds, self.tol)
-            # Multipliers and offsets are the proof: the bound can be recomputed from the row.
+            # Multipliers and offsets are the proof; they are stored, so that the bound can be recomputed from the row.
             offsets = {f"offset_{i}": float(y) for i, y in enumerate(proof.offsets)}
             return replace(
                 solution,

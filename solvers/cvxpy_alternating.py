@@ -1,4 +1,4 @@
-"""Alternating convex programs with cvxpy: with the other rows fixed, the best row is a support vector machine."""
+"""Alternating convex optimization with cvxpy: for fixed other rows, the best row solves a support vector machine."""
 
 import warnings
 from dataclasses import dataclass
@@ -16,11 +16,21 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class CvxpyAlternating(TaskSolver):
-    """Optimization of the rows w_i in turn, the others fixed, until a round gains less than tol · scale.
+    """Block-coordinate ascent on the margin: each row w_i is optimized in turn while the other rows are fixed.
 
-    With A the rows ζ^r w_jᵀP^r (transposed where j > i), a step maximizes t s.t. A w ≥ t, ‖w‖ ≤ 1: exact where a
-    positive margin exists. Where none exists (w = 0 would be optimal), it maximizes t s.t. A w ≥ t on the plane
-    w_i·w = 1. That does not lower the margin either: t ≤ 0 grows when w is scaled back to length 1.
+    For fixed other rows, the stabilities of row w are A w, where the rows of A are ζ^r (P^r w_j)ᵀ or ζ^r w_jᵀP^r. A
+    step maximizes t subject to A w ≥ t and ‖w‖ ≤ 1, which is exact if a positive margin exists. If none exists, w = 0
+    is optimal, so the step instead maximizes t subject to A w ≥ t on the plane w_i·w = 1. This step does not lower the
+    margin either: t ≤ 0, and t increases when w is scaled back to unit length.
+
+    Parameters
+    ----------
+    solver
+        Conic solver that cvxpy calls.
+    max_iter
+        Limit on the number of rounds over all rows.
+    tol
+        The run stops when a round increases the margin by less than tol · scale of the task.
     """
 
     name = "cvxpy_alternating"
@@ -28,7 +38,7 @@ class CvxpyAlternating(TaskSolver):
     requires = ("cvxpy",)
     extra = "cvxpy"
     citation = "Diamond, Boyd, JMLR 17 (2016) 83; block-coordinate ascent"
-    # It stops where no single row can improve, which need not be a local optimum.
+    # The method stops where no single row can improve, which need not be a local optimum.
     accuracy = 0.05
 
     solver: Literal["CLARABEL", "SCS"] = "CLARABEL"
@@ -64,7 +74,7 @@ class CvxpyAlternating(TaskSolver):
 
 
 class _RowStep:
-    """Two parametrized programs for the best row with the others fixed, compiled once."""
+    """The two convex programs for the best row with the other rows fixed, parametrized and compiled once."""
 
     def __init__(self, task: MaxMargin, solver: str) -> None:
         import cvxpy
@@ -84,13 +94,13 @@ class _RowStep:
         ]
 
     def __call__(self, W: Array, i: int, seconds: float) -> Array:
-        """Return W with the best row i, or W itself if no program improves it."""
+        """Return `W` with an optimized row `i`, or `W` itself if neither program improves the margin."""
         self.A.value = self._rows(W, i)
         self.previous.value = W[i]
         best = W
         for program in self.programs:
             with warnings.catch_warnings():
-                # "Solution may be inaccurate": the margin is computed from the point, whatever its quality.
+                # cvxpy warns "Solution may be inaccurate"; the margin is recomputed from the point in any case.
                 warnings.simplefilter("ignore")
                 try:
                     program.solve(solver=self.solver, **_time_limit(self.solver, seconds))
@@ -109,7 +119,7 @@ class _RowStep:
         return best
 
     def _rows(self, W: Array, i: int) -> Array:
-        """Return A of shape (p (n−1), m), with which A w_i are the stabilities of the pairs of row i."""
+        """Return the matrix A, shape (p (n−1), m), such that A w_i are the stabilities of the pairs with row `i`."""
         first, second = self.task.pairs
         blocks = []
         for k, (a, b) in enumerate(zip(first, second, strict=True)):

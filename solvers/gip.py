@@ -1,4 +1,4 @@
-"""Graduated interior point: many paths from a smooth landscape, the best to the end, on unit spheres (docs/gip.md)."""
+"""Graduated interior-point method for max-margin tasks on a product of unit spheres, with many starts (docs/gip.md)."""
 
 import hashlib
 from collections.abc import Iterator
@@ -20,29 +20,32 @@ from ._gip_state import Batch
 Array = NDArray[np.float64]
 Step = TypeVar("Step")
 
-# The time of a Newton step relative to that of a step of the warm-up.
+# Estimate of the time of a Newton step relative to that of a cycle of the warm-up.
 _NEWTON_TIME_RATIO = 10
 
 
 @dataclass(frozen=True)
 class Gip(TaskSolver):
-    """Newton's method for the maximum of t + μ Σ ln(g − t) over W and t, g the stabilities, while μ falls to zero.
+    """Graduated interior-point method: Newton's method on a barrier function that is smoothed less and less.
+
+    The method maximizes t + μ Σ ln(g − t) over W with unit rows and t, where g are the stabilities, and lowers μ
+    towards zero. It follows several paths in parallel and continues only the best of them to the end.
 
     Parameters
     ----------
     starts
-        Paths in lockstep: the given start and random ones, the best of which are followed to the end. By default 8,
-        and 24 more for each stability per weight, at most 42.
+        Number of paths: one from the given start, the others from random points. The default is 8 plus 24 times the
+        number of stabilities per weight, at most 42.
     mu0
-        First μ, in units of (typical stability)/(number of stabilities); the larger, the smoother.
+        Initial μ, in units of (typical stability)/(number of stabilities). A larger μ makes the function smoother.
     shrink
-        Factor of μ once a path has converged at it.
+        Factor, less than 1, by which μ is multiplied when a path has converged at its μ.
     tol
-        KKT residual to stop at, in units of the typical stability.
+        KKT residual at which a path stops, in units of the typical stability.
     precision
-        "mixed": passes over the patterns in float32 until μ is small, then in float64. "double": always in float64.
+        "mixed": products with the patterns in float32 until μ is small, then in float64. "double": always in float64.
     max_iter
-        Limit on the Newton steps of a path.
+        Limit on the number of Newton steps of a path.
     """
 
     name = "gip"
@@ -69,10 +72,10 @@ class Gip(TaskSolver):
         return run
 
     def climb(self, passes: Passes, W: Array, budget: Budget, best: float = -np.inf) -> Solution:
-        """Return the best point reached from a batch of starts; report points of a margin above `best` on the way."""
+        """Return the best point reached from the starts `W`; report each new best point with a margin above `best`."""
         task = passes.task
         if passes.unit == 0:
-            # Every pattern is zero, and so is every margin.
+            # All patterns are zero, so the margin of every point is zero.
             weights = np.full(task.labels.shape, 1 / task.labels.size)
             return Solution(W[0], Termination.LOCALLY_OPTIMAL, 0.0, iterations=0, multipliers=weights)
         warm, pace = W, _Pace(budget)
@@ -99,12 +102,12 @@ class Gip(TaskSolver):
 
 
 def automatic_starts(task: MaxMargin) -> int:
-    """Return the number of starts: more at a high load, where there are more optima and they differ less."""
+    """Return the default number of starts; it grows with the load, because there are more local optima at high load."""
     return min(42, round(8 + 24 * task.labels.size / (task.n * task.m)))
 
 
 def batch_of_starts(start: Array, count: int, number: int = 0) -> Array:
-    """Return random starts that depend on the given one and the batch's number alone; batch 0 begins with it."""
+    """Return `count` random starts determined by `start` and the batch `number`; the first of batch 0 is `start`."""
     seed = int.from_bytes(hashlib.sha256(np.ascontiguousarray(start, dtype="<f8").tobytes()).digest()[:8], "big")
     W = rng.normals(rng.stream(seed, "starts", number), np.empty((count, *start.shape)))
     if number == 0:
@@ -113,13 +116,13 @@ def batch_of_starts(start: Array, count: int, number: int = 0) -> Array:
 
 
 class _Pace:
-    """Time control of an iteration: it goes on while the longest step so far would end in time."""
+    """Time control of an iteration. Steps continue while a step as long as the longest so far would end in time."""
 
     def __init__(self, budget: Budget) -> None:
         self.budget, self.longest = budget, 0.0
 
     def while_time(self, steps: Iterator[Step]) -> Iterator[Step]:
-        """Yield steps while there is time for one more."""
+        """Yield the items of `steps` while there is time for one more."""
         while self.budget.remaining() > self.longest:
             begin = self.budget.seconds()
             try:
@@ -131,7 +134,7 @@ class _Pace:
 
 
 def _report_better(W: Array, margins: Array, best: float, budget: Budget) -> float:
-    """Report the point of the largest margin if it is above `best`; return the larger of both."""
+    """Report the point of `W` with the largest margin if that is above `best`; return the larger of the two margins."""
     k = int(margins.argmax())
     if margins[k] > best:
         budget.report(W[k])

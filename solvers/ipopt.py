@@ -1,4 +1,4 @@
-"""IPOPT through cyipopt: interior point with exact first and second derivatives."""
+"""IPOPT through cyipopt: an interior-point method with exact first and second derivatives."""
 
 import time
 from dataclasses import dataclass
@@ -32,12 +32,14 @@ _TERMINATION = {
 
 @dataclass(frozen=True)
 class Ipopt(QCQPSolver):
-    """IPOPT with exact derivatives.
+    """IPOPT, an interior-point method with filter line search, with exact first and second derivatives.
 
     Parameters
     ----------
+    tol, max_iter, mu_strategy, linear_solver
+        Options of IPOPT of the same names.
     warm_start
-        Stay close to the start instead of moving it away from the bounds.
+        If True, IPOPT stays close to the start instead of moving it away from the bounds.
     """
 
     name = "ipopt"
@@ -113,18 +115,18 @@ class Ipopt(QCQPSolver):
 
 
 class _Callbacks:
-    """The functions of the problem, as a minimization, that IPOPT calls; their time is summed in `seconds`."""
+    """Functions of the problem, as a minimization, that IPOPT calls. `seconds` is the time spent in them."""
 
     def __init__(self, problem: QCQP) -> None:
         self.problem = problem
         self.sign = minimization_sign(problem)
         self.nlp: Any = None
-        # Computed here, so that their time counts as building and not as the first iteration.
+        # Computed here, so that their time counts as build time and not as part of the first iteration.
         self.structures = problem.jacobian_structure, problem.hessian_structure
         self.begin(Budget())
 
     def begin(self, budget: Budget) -> None:
-        """Reset the state for a new run."""
+        """Reset the state for a new run with the limits `budget`."""
         self.budget = budget
         self.best = Best(self.problem, 1e-6)
         self.iterations = 0

@@ -1,4 +1,4 @@
-"""Several rounds of gip, each from new random starts, while there is time; for best known margins (docs/gip.md)."""
+"""Several rounds of gip, each from new random starts, within the time limit; for best known margins (docs/gip.md)."""
 
 from dataclasses import dataclass, replace
 
@@ -15,7 +15,9 @@ from .gip import Gip, automatic_starts, batch_of_starts
 
 @dataclass(frozen=True)
 class Multistart(TaskSolver):
-    """The best of several rounds of gip; a round that the time limit ends counts with its best point.
+    """Best solution of several rounds of gip, each from new random starts.
+
+    If the time limit ends a round, its best point is included.
 
     Parameters
     ----------

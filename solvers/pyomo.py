@@ -1,4 +1,4 @@
-"""Pyomo: the problem as a Pyomo model, solved by IPOPT or by another solver that Pyomo can call."""
+"""Pyomo models, solved by IPOPT, SCIP or another solver that Pyomo can call."""
 
 import importlib.util
 import shutil
@@ -18,7 +18,7 @@ from ._pyomo_model import load_pyomo, point, pyomo_model, set_point, uses_setup_
 
 Array = NDArray[np.float64]
 
-# The names are from the enumerations of both of Pyomo's interfaces.
+# The keys are the names of the termination conditions in both solver interfaces of Pyomo.
 _TERMINATION = {
     "optimal": Termination.LOCALLY_OPTIMAL,
     "locallyOptimal": Termination.LOCALLY_OPTIMAL,
@@ -44,15 +44,15 @@ _OPTION_NAMES = {
 
 @dataclass(frozen=True)
 class Pyomo(QCQPSolver):
-    """A Pyomo model, solved by a solver that Pyomo can call.
+    """Solver that states the problem as a Pyomo model and calls a solver through Pyomo.
 
     Parameters
     ----------
     backend
-        "ipopt": the executable ipopt if there is one, else cyipopt through PyNumero. "scip": PySCIPOpt. Any other name
-        is looked up in Pyomo's SolverFactory.
+        "ipopt": the executable ipopt if it is installed, else cyipopt through PyNumero. "scip": SCIP through PySCIPOpt.
+        Any other name is looked up in Pyomo's SolverFactory.
     tol, max_iter
-        Tolerance and iteration limit of ipopt; feasibility tolerance and node limit of scip. Other backends keep
+        Tolerance and iteration limit of ipopt; feasibility tolerance and node limit of scip. Other backends use
         their defaults.
     """
 
@@ -78,7 +78,7 @@ class Pyomo(QCQPSolver):
 
         def run(start: Array, budget: Budget) -> Solution:
             if problem.quadratic.nnz + problem.linear.nnz == 0:
-                # Pyomo refuses a model in which no variable appears; every point between the bounds is optimal.
+                # Pyomo rejects a model in which no variable occurs; every point within the bounds is optimal.
                 x = np.clip(start, problem.x_lower, problem.x_upper)
                 return Solution(x, Termination.LOCALLY_OPTIMAL, problem.constant, iterations=0)
             set_point(model, np.clip(start, problem.x_lower, problem.x_upper))
@@ -105,14 +105,17 @@ class Pyomo(QCQPSolver):
 
 
 def _missing_parts(solver: str) -> str:
-    """Return what a solver of Pyomo lacks and how to install it, "" if nothing; import no native code if possible."""
+    """Return the missing parts of the Pyomo solver named `solver` and how to install them; "" if none is missing.
+
+    For IPOPT and SCIP, no native code is imported.
+    """
     if solver == "ipopt_v2":
         return ""
     if solver == "scip_direct":
         installed = importlib.util.find_spec("pyscipopt") is not None
         return "" if installed else "pyscipopt missing: pip install 'qcqpbench[scip]'"
     if solver == "cyipopt":
-        # PyNumero needs packaging without saying so.
+        # PyNumero imports packaging but does not declare it as a dependency.
         missing = [module for module in ("cyipopt", "packaging") if importlib.util.find_spec(module) is None]
         if missing:
             return f"no executable ipopt, and {', '.join(missing)} missing: pip install 'qcqpbench[pyomo]'"
@@ -124,17 +127,18 @@ def _missing_parts(solver: str) -> str:
         return "" if installed else "no executable ipopt, and PyNumero's library missing: tools/pynumero.sh compiles it"
     with load_pyomo() as pyo:
         if solver not in pyo.SolverFactory:
-            return f"Pyomo knows no solver {solver}"
+            return f"backend must be ipopt, scip or a solver that Pyomo knows, got {solver!r}"
         installed = pyo.SolverFactory(solver).available(exception_flag=False)
-        return "" if installed else f"Pyomo finds no {solver}: install it as its documentation says"
+        return "" if installed else f"{solver} missing: install it so that Pyomo can find it"
 
 
 def _limit(budget: Budget) -> float | None:
+    """Return the time left in seconds, at least 1 ms; None without a time limit."""
     return max(budget.remaining(), 1e-3) if np.isfinite(budget.time_limit) else None
 
 
 def _call_pynumero(problem: QCQP, model: Any, solver: Any, options: dict[str, float], budget: Budget) -> Solution:
-    """Solve with cyipopt through PyNumero, which passes every iterate on."""
+    """Solve `model` with cyipopt through PyNumero and report every iterate to `budget`."""
     import cyipopt
 
     best = Best(problem, 1e-6)
@@ -142,7 +146,7 @@ def _call_pynumero(problem: QCQP, model: Any, solver: Any, options: dict[str, fl
     x = point(model)
     order: list[int] = []
 
-    # Pyomo passes cyipopt's problem only to a callback with thirteen parameters.
+    # Pyomo passes the problem object of cyipopt only to a callback with thirteen parameters.
     def intermediate(
         nlp: Any, ipopt: Any, mode: int, iteration: int, _f: float, _p: float, _d: float,
         _mu: float, _s: float, _r: float, _ad: float, _ap: float, _t: int,
@@ -151,12 +155,12 @@ def _call_pynumero(problem: QCQP, model: Any, solver: Any, options: dict[str, fl
         iterations = iteration
         iterate = ipopt.get_current_iterate() if mode == 0 else None
         if iterate is not None:
-            # The iterate is in Pyomo's order, without the variables that occur nowhere.
+            # The iterate has the variable order of Pyomo and omits variables that do not occur in the model.
             order[:] = order or [variable.index() for variable in nlp.get_pyomo_variables()]
             x[order] = iterate["x"]
             budget.report(x)
             best.see(x)
-        # Not by IPOPT's wall-time limit: it ends with a status that Pyomo does not know.
+        # The option max_wall_time of IPOPT is not used: IPOPT would end with a status that Pyomo does not know.
         return not budget.exhausted()
 
     results = solver.solve(
@@ -177,12 +181,12 @@ def _call_pynumero(problem: QCQP, model: Any, solver: Any, options: dict[str, fl
 
 
 def _call_new(problem: QCQP, model: Any, solver: Any, options: dict[str, float], budget: Budget) -> Solution:
-    """Solve through the newer of Pyomo's two interfaces, which has bounds and points that are not optimal."""
+    """Solve through the newer solver interface of Pyomo, which returns bounds and also points that are not optimal."""
     from pyomo.contrib.solver.common.factory import SolverFactory
 
     limit = _limit(budget)
     if solver.name == "ipopt" and limit is not None and solver.version() >= (3, 14):
-        # By itself, Pyomo limits IPOPT's processor time and kills it a second later.
+        # Otherwise Pyomo limits the CPU time of IPOPT and kills IPOPT one second after the limit.
         options["max_wall_time"] = limit
     try:
         results = SolverFactory(solver.name).solve(
@@ -194,12 +198,14 @@ def _call_new(problem: QCQP, model: Any, solver: Any, options: dict[str, float],
             raise_exception_on_nonoptimal_result=False,
         )
     except subprocess.TimeoutExpired:
-        return Solution(point(model), Termination.TIME_LIMIT, message="killed; the point is its start")
+        return Solution(
+            point(model), Termination.TIME_LIMIT, message="killed at the time limit; the point is the start"
+        )
     return _new_solution(problem, model, solver, results, budget)
 
 
 def _new_solution(problem: QCQP, model: Any, solver: Any, results: Any, budget: Budget) -> Solution:
-    """Return the solution in the results of the newer interface."""
+    """Return the solution that `results` of the newer solver interface holds."""
     condition = results.termination_condition.name
     termination = _TERMINATION.get(condition, Termination.FAILED)
     bound = results.objective_bound
@@ -207,7 +213,7 @@ def _new_solution(problem: QCQP, model: Any, solver: Any, results: Any, budget: 
     if termination is Termination.LOCALLY_OPTIMAL and proved:
         termination = Termination.OPTIMAL
     elif termination is Termination.ITERATION_LIMIT and budget.exhausted():
-        # All limits look the same in the file that IPOPT writes for Pyomo.
+        # The file that IPOPT writes for Pyomo does not distinguish between limits.
         termination = Termination.TIME_LIMIT
     x = None
     if results.solution_status.name != "noSolution" and termination is not Termination.UNBOUNDED:
@@ -226,7 +232,7 @@ def _new_solution(problem: QCQP, model: Any, solver: Any, results: Any, budget: 
 
 
 def _call_old(problem: QCQP, model: Any, solver: Any, _: dict[str, float], budget: Budget) -> Solution:
-    """Solve through the older of Pyomo's two interfaces, with the solver's default options."""
+    """Solve through the older solver interface of Pyomo, with the default options of the solver."""
     limit = _limit(budget)
     results = solver.solve(model, **({} if limit is None else {"timelimit": limit}))
     condition = str(results.solver.termination_condition)

@@ -1,4 +1,4 @@
-"""The qcqp package of Park and Boyd: a suggested point, improved by ADMM, coordinate descent or IPOPT."""
+"""The qcqp package of Park and Boyd: a suggested point is improved by ADMM, coordinate descent or IPOPT."""
 
 import copy
 import importlib.util
@@ -17,29 +17,32 @@ from ._nlp import Best, OutOfTime
 
 Array = NDArray[np.float64]
 
-# The package compares violations before objectives, in steps of this size.
+# The package qcqp ranks points by their violation, rounded down to a multiple of this, then by objective.
 _VIOLATION_STEP = 1e-4
 
 
 @dataclass(frozen=True)
 class Qcqp(QCQPSolver):
-    """Suggest-and-improve heuristics.
+    """Suggest-and-improve heuristics of the package qcqp.
 
     Parameters
     ----------
+    formulation
+        QCQP formulation of max-margin tasks, as in `QCQPSolver`.
     suggest
-        "random" begins at the given start, "spectral" and "sdr" at a point of a relaxation.
+        Initial point. "random": the given start. "spectral" and "sdr": a point from the spectral or the semidefinite
+        relaxation.
     improve
-        Method that improves the point.
+        Method that improves the initial point; "dccp" does not work with current versions of dccp.
     max_iter
-        Iteration limit of each of the two phases of admm and coord_descent, or of ipopt.
+        Iteration limit of IPOPT, or of each of the two phases of admm and coord_descent.
     tol
-        Violation that admm and coord_descent allow, and last step of admm. The package's default of 1e-2 ends admm far
-        from the optimum of small problems; margins of perceptrons hardly depend on it.
+        Largest violation that admm and coord_descent allow, and step size at which admm stops. With the default of the
+        package, 1e-2, admm stops far from the optimum of small problems; margins of perceptrons hardly depend on tol.
     rho
-        Penalty of admm; by default the package chooses it.
+        Penalty parameter of admm; by default the package chooses it.
     seed
-        Seed of the package's random numbers: ties of coord_descent, the point of sdr.
+        Seed of the random numbers of the package, which break ties in coord_descent and draw the point of "sdr".
     """
 
     name = "qcqp"
@@ -60,12 +63,15 @@ class Qcqp(QCQPSolver):
 
     @property
     def install_command(self) -> str:
-        # It asks for cvxpy < 1.0, which no longer builds.
+        # qcqp requires cvxpy < 1.0, which can no longer be built; --no-deps ignores the requirement.
         return f"{super().install_command} && pip install --no-deps qcqp"
 
     def availability(self) -> tuple[Availability, str]:
         if self.improve == "dccp":
-            return Availability.UNSUPPORTED, "qcqp 0.8.3 calls dccp as it was for cvxpy 0.4; dccp 1.x differs"
+            return (
+                Availability.UNSUPPORTED,
+                "improve=dccp: qcqp 0.8.3 needs a dccp for cvxpy 0.4, and dccp 1.x has another interface",
+            )
         if self.improve == "ipopt" and importlib.util.find_spec("cyipopt") is None:
             return Availability.NOT_INSTALLED, "cyipopt missing: pip install 'qcqpbench[ipopt]'"
         return super().availability()
@@ -86,7 +92,7 @@ class Qcqp(QCQPSolver):
             x = np.ravel(variable.value)
             if termination is Termination.FINISHED:
                 if not np.isfinite(x).all():
-                    termination, message = Termination.FAILED, "the package returned a point that is not finite"
+                    termination, message = Termination.FAILED, "qcqp returned a point with a value that is not finite"
                 elif (monitor.iterations[1] or monitor.iterations[0]) >= self.max_iter:
                     termination = Termination.ITERATION_LIMIT
             if termination in (Termination.TIME_LIMIT, Termination.FAILED):
@@ -104,7 +110,7 @@ class Qcqp(QCQPSolver):
         return run
 
     def _improve(self, handler: Any, monitor: "_Monitor", budget: Budget) -> tuple[Termination, str]:
-        """Run the package; return how it ended, and a message."""
+        """Run suggest and improve of `handler`; return the termination and a message."""
         termination = Termination.FINISHED
         try:
             if self.suggest != "random":
@@ -114,7 +120,7 @@ class Qcqp(QCQPSolver):
         except OutOfTime:
             return Termination.TIME_LIMIT, ""
         except Exception as error:
-            # The package raises plain Exceptions, and passes on those of NumPy and cvxpy.
+            # The package raises Exception itself and does not catch the exceptions of NumPy and cvxpy.
             termination, message = Termination.FAILED, f"{type(error).__name__}: {error}"
         return (Termination.TIME_LIMIT if monitor.out_of_time else termination), message
 
@@ -126,13 +132,13 @@ class Qcqp(QCQPSolver):
 
 
 def _relaxation_options(budget: Budget) -> dict[str, Any]:
-    """Return options for cvxpy. SCS was its default for semidefinite programs in 0.4, and keeps to time limits."""
+    """Return options for cvxpy: SCS, which was its default for semidefinite programs in 0.4, with the time limit."""
     limited = np.isfinite(budget.time_limit)
     return {"solver": "SCS", **({"time_limit_secs": max(budget.remaining(), 1e-3)} if limited else {})}
 
 
 class _Monitor:
-    """The best point the package evaluates, the iterations of its two phases, and its stop at the time limit."""
+    """Monitor of a run that keeps the best point, counts the iterations of both phases and stops at the time limit."""
 
     def __init__(self, problem: QCQP, budget: Budget) -> None:
         self.best = Best(problem, _VIOLATION_STEP)
@@ -142,10 +148,10 @@ class _Monitor:
         self._budget = budget
 
     def wrap(self, form: Any) -> Any:
-        """Return a copy of the package's form of the problem, monitored in the methods called in every iteration.
+        """Return a copy of `form`, the problem in the form of the package, whose methods notify this monitor.
 
-        admm asks for every constraint in an iteration and compares points in its second phase. coord_descent asks for
-        every constraint along every coordinate, in its second phase for the objective too.
+        In each iteration, admm gets every constraint by `fi`; in its second phase it also calls `better`. For each
+        coordinate, coord_descent calls `get_onevar_func` of every constraint, and in its second phase of the objective.
         """
         form = type(form)(_fresh(form.f0), [_fresh(function) for function in form.fs])
         first, violations, better, fi = form.fs[0], form.violations, form.better, form.fi
@@ -178,7 +184,7 @@ class _Monitor:
         return form
 
     def iterate(self, x: Array | None, iteration: int) -> bool:
-        """Note an iterate of IPOPT; return False to stop it."""
+        """Record the iterate `x` of IPOPT; return False if IPOPT must stop at the time limit."""
         if x is not None:
             self._see(x)
         self.iterations[0] = iteration
@@ -186,20 +192,21 @@ class _Monitor:
         return not self.out_of_time
 
     def _begin(self, number: int) -> None:
-        """Note the beginning of a step; step 0 begins an iteration."""
+        """Raise OutOfTime at the time limit; else count an iteration if `number` is 0, its first step."""
         if self._budget.exhausted():
             raise OutOfTime
         self.iterations[self._phase] += number == 0
 
     def _see(self, x: Array) -> None:
+        """Record the point `x` and report it to the budget."""
         self.best.see(x)
         self._budget.report(x)
 
 
 def _fresh(function: Any) -> Any:
-    """Return a copy of one of the package's functions without what it keeps from earlier runs."""
+    """Return a copy of `function`, a quadratic function of the package, without results cached by earlier runs."""
     function = copy.copy(function)
     function.eigh = None
-    # The package squeezes it, also to a number if there is one variable.
+    # The package squeezes the array, which makes it a number if there is one variable.
     function.qarray = np.atleast_1d(function.qarray)
     return function

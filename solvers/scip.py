@@ -1,4 +1,4 @@
-"""SCIP through PySCIPOpt: spatial branch and bound, a proven bound and, given time, a proven optimum."""
+"""SCIP through PySCIPOpt: spatial branch and bound, which proves a bound and, given enough time, the optimum."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +29,19 @@ _TERMINATION = {
 
 @dataclass(frozen=True)
 class Scip(QCQPSolver):
-    """Global solver whose bound is proved up to its feasibility tolerance; iterations are branch-and-bound nodes."""
+    """SCIP, a global solver by spatial branch and bound. Its bound is proved up to its feasibility tolerance.
+
+    The number of iterations is that of branch-and-bound nodes.
+
+    Parameters
+    ----------
+    gap
+        Relative optimality gap at which SCIP stops.
+    feasibility_tol
+        Feasibility tolerance of SCIP.
+    max_nodes
+        Limit on the number of branch-and-bound nodes; unlimited by default.
+    """
 
     name = "scip"
     drives = "SCIP, spatial branch and bound, through PySCIPOpt"
@@ -80,7 +92,7 @@ class Scip(QCQPSolver):
 
 
 def scip_model(problem: QCQP) -> tuple[Any, list[Any]]:
-    """Return the model and its variables: the problem's, and for a quadratic objective one that has its value."""
+    """Return a SCIP model of `problem` and its variables; a quadratic objective adds a last variable for its value."""
     import pyscipopt
 
     model = pyscipopt.Model()
@@ -89,7 +101,7 @@ def scip_model(problem: QCQP) -> tuple[Any, list[Any]]:
     variables = [model.addVar(lb=low, ub=high) for low, high in zip(lower, upper, strict=True)]
     objective = _expression(problem, 0, variables) + problem.constant
     if problem.quadratic.indptr[1] > 0:
-        # SCIP's objective is linear.
+        # SCIP accepts only linear objectives.
         value = model.addVar(lb=None)
         model.addCons(objective <= value if problem.sense == "minimize" else objective >= value)
         objective = value
@@ -111,7 +123,7 @@ def _add_constraint(model: Any, expression: Any, low: float, high: float) -> Non
 
 
 def _expression(problem: QCQP, r: int, variables: list[Any]) -> Any:
-    """Return f_r without its constant."""
+    """Return the quadratic and linear terms of row `r` (0: objective, r ≥ 1: constraint) as an expression."""
     from pyscipopt import quicksum
 
     quadratic, linear = problem.quadratic, problem.linear
@@ -128,9 +140,9 @@ def _expression(problem: QCQP, r: int, variables: list[Any]) -> Any:
 
 
 def _suggest(model: Any, variables: list[Any], values: list[float]) -> None:
-    """Pass the start to SCIP as a complete solution, which SCIP keeps only if it is feasible.
+    """Pass the start `values` to SCIP as a complete solution, which SCIP keeps only if it is feasible.
 
-    To complete a partial solution could take all of its time.
+    A partial solution is not used, because SCIP could spend all of its time on completing it.
     """
     solution = model.createSol()
     for variable, value in zip(variables, values, strict=False):
@@ -144,7 +156,7 @@ def _best(model: Any, variables: list[Any]) -> Array:
 
 
 def _add_reporter(model: Any, variables: list[Any]) -> Any:
-    """Add an event handler that reports each better solution to its `budget`, so that one is left if SCIP is killed."""
+    """Add and return an event handler that reports each new best solution to its `budget`, in case SCIP is killed."""
     from pyscipopt.scip import PY_SCIP_EVENTTYPE, Eventhdlr
 
     class Reporter(Eventhdlr):

@@ -1,4 +1,4 @@
-"""Shor's semidefinite relaxation with cvxpy: a certified bound, and a point by randomized rounding."""
+"""Shor's semidefinite relaxation with cvxpy: a certified bound, and a point from randomized rounding."""
 
 import warnings
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from ._nlp import Best, minimization_sign
 
 Array = NDArray[np.float64]
 
-# Relative allowance for the rounding of an eigensolver and of the sums over the multipliers.
+# Relative allowance for rounding errors of the eigensolver and of the sums over the multipliers.
 _ROUNDING = 1e-12
 
 _TERMINATION = {
@@ -34,15 +34,31 @@ _TERMINATION = {
 
 @dataclass(frozen=True)
 class Sdr(QCQPSolver):
-    """Relaxation with an entry X_ij of a matrix, [[1, xᵀ], [x, X]] ⪰ 0, in place of every product x_i x_j.
+    """Shor's semidefinite relaxation: every product x_i x_j is replaced by X_ij, with [[1, xᵀ], [x, X]] ⪰ 0.
 
-    A variable with bounds l ≤ x_i ≤ u adds X_ii ≤ (l + u) x_i − l u.
+    A variable in a product with bounds l ≤ x_i ≤ u adds the constraint X_ii ≤ (l + u) x_i − l u.
 
-    The bound is recomputed from the multipliers λ by weak duality: f_0 is at least the minimum of the Lagrangian for
-    every λ, so an inaccurate solve gives a looser bound, not a wrong one. Where the Lagrangian is not quite convex, its
-    minimum is taken over a ball that contains the feasible set; if the constraints imply none, the bound is the
-    solver's value (see ``details``). CLARABEL checks the time limit between iterations only, which are long for
-    matrices beyond 100. The point is the best of ``samples`` draws from N(x, X − xxᵀ).
+    The bound is recomputed from the multipliers by weak duality. For any multipliers, the minimum of the Lagrangian is
+    a lower bound on the objective (as a minimization), so an inaccurate solution gives a looser bound, not a wrong one.
+    If the Lagrangian is not convex, for instance because of rounding, its minimum is bounded over a ball that contains
+    the feasible set. If the constraints imply no such ball, the bound is the value of the relaxation less an allowance,
+    and ``details`` says so.
+
+    The point is the best of the mean x and `samples` draws from N(x, X − xxᵀ).
+
+    Parameters
+    ----------
+    solver
+        Semidefinite solver that cvxpy calls. CLARABEL checks the time limit only between iterations, which are long
+        for matrices with more than 100 rows.
+    tol
+        Tolerance of the semidefinite solver.
+    max_iter
+        Iteration limit of the semidefinite solver; at most 1000 for CLARABEL.
+    samples
+        Number of random draws.
+    seed
+        Seed of the draws.
     """
 
     name = "sdr"
@@ -106,9 +122,9 @@ class Sdr(QCQPSolver):
 
 
 class _Bounds(NamedTuple):
-    """One constraint of the program: bounds of one kind on the values f_r (kind 0) or the variables x_i (kind 1).
+    """Constraint of the relaxation: bounds on the rows `rows` of the functions f_r (kind 0) or variables x_i (kind 1).
 
-    `sign` is that of the multipliers, relative to cvxpy's.
+    `sign` times the dual value of cvxpy is the multiplier in the convention of `_Relaxation.bound`.
     """
 
     constraint: Any
@@ -118,7 +134,7 @@ class _Bounds(NamedTuple):
 
 
 class _Relaxation:
-    """The relaxation of a problem, as a minimization, over the lifted variables (those in products) and the others."""
+    """Relaxation of a problem, as a minimization. Only the variables in products are lifted to the matrix Y."""
 
     def __init__(self, problem: QCQP) -> None:
         import cvxpy
@@ -132,7 +148,7 @@ class _Relaxation:
         self.Y = cp.Variable((self.size + 1, self.size + 1), PSD=True)
         self.z = cp.Variable(len(self.others)) if len(self.others) else None
         functions, x = self._functions(cp.vec(self.Y, order="C"))
-        # Multipliers are wanted per row of f and of x, so each kind of bound is one constraint on all its rows.
+        # Each kind of bound is one vector constraint, so that its dual value has one multiplier per row of f or x.
         self.bounds = [
             *_bounds(functions[1:], 0, problem.lower, problem.upper),
             *_bounds(x, 1, problem.x_lower, problem.x_upper),
@@ -143,7 +159,7 @@ class _Relaxation:
         self.value: float | None = None
 
     def _functions(self, flat: Any) -> tuple[Any, Any]:
-        """Return f_0, f_1, … and x as expressions of the entries of Y and of z."""
+        """Return f_0, f_1, … and x as expressions in the entries `flat` of Y and in z."""
         problem, n, k = self.problem, self.problem.n_variables, self.size
         place = np.zeros(n, dtype=int)
         place[self.lifted] = 1 + np.arange(k)
@@ -159,9 +175,9 @@ class _Relaxation:
         return (problem.quadratic @ products) @ flat + problem.linear @ x, x
 
     def solve(self, options: dict[str, Any], solver: str) -> str:
-        """Solve the program and return cvxpy's status; `value` is None if there is no point."""
+        """Solve the relaxation and return the status of cvxpy; `value` stays None if cvxpy returns no point."""
         with warnings.catch_warnings():
-            # "Solution may be inaccurate": the bound is computed from the multipliers, whatever their quality.
+            # cvxpy warns "Solution may be inaccurate"; the bound holds for multipliers of any accuracy.
             warnings.simplefilter("ignore")
             try:
                 self.program.solve(solver=solver, **options)
@@ -176,11 +192,12 @@ class _Relaxation:
         return str(self.program.status)
 
     def bound(self) -> tuple[float, str]:
-        """Return a bound on the objective by weak duality, and how it is certified.
+        """Return a bound on the objective by weak duality, and a text that says how the bound is certified.
 
-        With multipliers y ≥ 0 for lower and ≤ 0 for upper bounds, L(x) = f_0 − Σ y_r (f_r − bound_r) ≤ f_0 on every
-        feasible x. L(x) − θ = (1, x)ᵀ M (1, x) ≥ λ_min(M) (1 + ‖x‖²) for the matrix M of L − θ, so
-        f_0 ≥ θ + min(0, λ_min(M)) (1 + R²) wherever ‖x‖ ≤ R on the feasible set.
+        Let y_r ≥ 0 be the multiplier of a lower bound and y_r ≤ 0 that of an upper bound, and let f_0 be minimized.
+        Then L(x) = f_0 − Σ y_r (f_r − bound_r) ≤ f_0 at every feasible x. For any number θ, let M be the matrix with
+        L(x) − θ = (1, x)ᵀ M (1, x), which is at least λ_min(M) (1 + ‖x‖²). If ‖x‖ ≤ R on the feasible set, then
+        f_0 ≥ θ + min(0, λ_min(M)) (1 + R²).
         """
         problem, value = self.problem, self.value
         assert value is not None
@@ -204,7 +221,7 @@ class _Relaxation:
         return self.sign * (certain - _ROUNDING * max(1.0, abs(certain))), "by weak duality"
 
     def _multipliers(self) -> list[Array]:
-        """Return the multipliers y of the constraints and of the bounds of the variables."""
+        """Return the multipliers y of the constraints and those of the bounds on the variables."""
         problem = self.problem
         y = [np.zeros(problem.n_constraints), np.zeros(problem.n_variables)]
         for constraint, kind, rows, sign in self.bounds:
@@ -212,8 +229,8 @@ class _Relaxation:
             y[kind][rows] += sign * (dual if constraint.__class__.__name__ == "Equality" else np.maximum(dual, 0.0))
         free = self.others[np.isinf(problem.x_lower[self.others]) & np.isinf(problem.x_upper[self.others])]
         if len(free) == 1:
-            # A variable without bounds, such as an epigraph's t, must drop out of L: scale the multipliers so that it
-            # does.
+            # L is bounded below only if it does not depend on a variable without bounds, such as t of an epigraph
+            # formulation. The multipliers are scaled to make the coefficient of this variable zero.
             cost = self.sign * float(problem.linear[0, free[0]])
             paid = cost - self._slope(y)[free[0]]
             if paid * cost > 0:
@@ -221,9 +238,10 @@ class _Relaxation:
         return y
 
     def round(self, draws: Array) -> Iterator[Array]:
-        """Yield points from draws of the normal distribution with the relaxation's mean and covariance.
+        """Yield the mean of the relaxation and a point for each standard normal draw in `draws`.
 
-        They are moved into the balls and the box; a linear program then chooses the best other variables.
+        A draw is transformed to the mean and covariance of the relaxation and moved into the balls and the bounds of
+        the variables. A linear program then determines the variables that are not lifted.
         """
         problem = self.problem
         Y = self.Y.value
@@ -241,7 +259,7 @@ class _Relaxation:
             yield self._complete(x)
 
     def _complete(self, x: Array) -> Array:
-        """Return x with the best other variables, given the lifted ones."""
+        """Return `x` with optimal values of the variables that are not lifted, for the given lifted ones."""
         if self.z is None:
             return x
         from scipy.optimize import LinearConstraint, milp
@@ -257,11 +275,11 @@ class _Relaxation:
         return x
 
     def _slope(self, y: list[Array]) -> Array:
-        """Return the linear coefficients of L."""
+        """Return the linear coefficients of the Lagrangian L for the multipliers `y`."""
         return self.sign * self.problem.linear[[0]].toarray()[0] - y[0] @ self.problem.linear[1:] - y[1]
 
     def _loss(self, slope: Array) -> float:
-        """Return how far the linear terms of L in the other variables can lower it."""
+        """Return minus the minimum of the linear terms of L in the variables that are not lifted, over their bounds."""
         slopes = slope[self.others]
         slopes = np.where(np.abs(slopes) <= 1e-12, 0.0, slopes)
         box = np.where(slopes > 0, self.problem.x_lower[self.others], self.problem.x_upper[self.others])
@@ -269,7 +287,7 @@ class _Relaxation:
 
     @cached_property
     def _squared_radius(self) -> float:
-        """R² with Σ x_i² ≤ R² over the lifted variables of any feasible point; inf if the constraints imply none."""
+        """Bound R² on Σ x_i² over the lifted variables of all feasible points; inf if the constraints imply none."""
         limits = np.maximum(self.problem.x_lower**2, self.problem.x_upper**2)
         total, covered = 0.0, np.zeros(self.problem.n_variables, dtype=bool)
         for variables, values, _, limit in balls(self.problem):
@@ -281,7 +299,7 @@ class _Relaxation:
 
 
 def _bounds(expression: Any, kind: int, low: Array, high: Array) -> Iterator[_Bounds]:
-    """Yield the constraints low ≤ expression ≤ high: equalities, lower bounds, upper bounds."""
+    """Yield the equalities, lower bounds and upper bounds that make up `low` ≤ `expression` ≤ `high`."""
     equal = np.flatnonzero(low == high)
     above = np.flatnonzero(np.isfinite(low) & (low < high))
     below = np.flatnonzero(np.isfinite(high) & (low < high))
@@ -294,7 +312,7 @@ def _bounds(expression: Any, kind: int, low: Array, high: Array) -> Iterator[_Bo
 
 
 def _with_boxes_as_constraints(problem: QCQP) -> QCQP:
-    """Return the problem with (x_i − l)(u − x_i) ≥ 0 added for the variables in products that have two bounds."""
+    """Return `problem` with (x_i − l)(u − x_i) ≥ 0 added for each variable in a product with finite bounds l and u."""
     lower, upper = problem.x_lower, problem.x_upper
     boxed = np.intersect1d(problem.products, np.flatnonzero(np.isfinite(lower) & np.isfinite(upper)))
     rows = 1 + problem.n_constraints + np.arange(len(boxed))

@@ -1,4 +1,4 @@
-"""SLSQP of scipy.optimize: sequential least-squares quadratic programming, dense."""
+"""SLSQP of scipy.optimize: sequential least-squares quadratic programming with dense matrices."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +24,15 @@ _TERMINATION = {
 
 @dataclass(frozen=True)
 class Slsqp(QCQPSolver):
-    """The usual first choice of a scipy user for a small problem."""
+    """Sequential least-squares quadratic programming of scipy.optimize, for small problems.
+
+    Parameters
+    ----------
+    ftol
+        Tolerance on the objective at which the method stops.
+    max_iter
+        Iteration limit.
+    """
 
     name = "slsqp"
     drives = "scipy.optimize.minimize, method SLSQP"
@@ -63,7 +71,7 @@ class Slsqp(QCQPSolver):
 
 
 def _constraints(problem: QCQP) -> list[dict[str, Any]]:
-    """Return the constraints as scipy's dictionaries: functions that are zero, and functions that are nonnegative."""
+    """Return the constraints as dictionaries of scipy.optimize: functions that must be zero or nonnegative."""
     equal = np.flatnonzero(problem.lower == problem.upper)
     above = np.flatnonzero(np.isfinite(problem.lower) & (problem.lower < problem.upper))
     below = np.flatnonzero(np.isfinite(problem.upper) & (problem.lower < problem.upper))

@@ -1,4 +1,4 @@
-"""Gradient ascent on the soft margin, as in the paper, and quasi-Newton steps on the spheres."""
+"""Gradient ascent on the soft margin, as in the paper, or L-BFGS on a product of unit spheres."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -15,28 +15,39 @@ from ._nlp import OutOfTime
 
 Array = NDArray[np.float64]
 
-# Ascent steps between two tests of convergence.
+# Number of ascent steps between two convergence tests.
 _STEPS_PER_TEST = 100
 
 
 @dataclass(frozen=True)
 class SoftMargin(TaskSolver):
-    """Local maximization of the soft margin κ_η(W) = −(1/η) ln Σ exp(−η ζ Q); the defaults are the paper's.
+    """Local maximization of the soft margin κ_η(W) = −(1/η) ln Σ exp(−η g), where g are the stabilities.
+
+    The defaults are those of the paper.
 
     Parameters
     ----------
     method
-        "ascent": W ← unit rows of W + rate · ∇κ_η(W), until κ_η gains less than tol · scale in 100 steps.
-        "lbfgs": L-BFGS with line search on W ↦ κ_η(unit rows of W).
+        "ascent": gradient steps W + rate · ∇κ_η(W), each followed by scaling the rows to unit length.
+        "lbfgs": L-BFGS with line search on κ_η of the rows scaled to unit length.
+    eta
+        Initial η. The larger η, the closer the soft margin is to the margin.
+    rate
+        Step size of "ascent".
     eta_growth, eta_max
-        η grows by the factor eta_growth up to eta_max, each time from the last point; the larger η, the closer κ_η is
-        to κ. Without eta_max, η stays.
+        After each maximization, η is multiplied by eta_growth, up to eta_max, and the maximization is repeated from
+        the last point. By default, η is constant.
+    max_iter
+        Limit on the number of evaluations of the soft margin.
+    tol
+        "ascent" stops when κ_η increases by less than tol · scale of the task in 100 steps; "lbfgs" uses the tolerance
+        tol/1000.
     """
 
     name = "soft_margin"
     drives = "gradient ascent in NumPy, L-BFGS-B of scipy.optimize"
     citation = "Dahmen, Gilson, Helias, J. Phys. A 53 (2020) 354002, doi:10.1088/1751-8121/ab82dd"
-    # At η = 4, the maximum of the soft margin is not that of the margin.
+    # At η = 4, the maximum of the soft margin differs from that of the margin.
     accuracy = 0.25
 
     method: Literal["ascent", "lbfgs"] = "ascent"
@@ -101,7 +112,7 @@ class SoftMargin(TaskSolver):
 
 
 class _Objective:
-    """The soft margin of a task as a function that keeps the point of the largest margin."""
+    """Soft margin of a task as a function that keeps the point with the largest margin."""
 
     def __init__(self, task: MaxMargin, start: Array, budget: Budget) -> None:
         self.task = task
@@ -111,7 +122,7 @@ class _Objective:
         self.evaluations = 0
 
     def evaluate(self, W: Array, eta: float) -> tuple[float, Array]:
-        """Return the soft margin at W and its gradient."""
+        """Return the soft margin at `W` for η = `eta`, and its gradient; raise OutOfTime at the time limit."""
         if self.budget.exhausted():
             raise OutOfTime
         self.evaluations += 1

@@ -1,4 +1,4 @@
-"""trust-constr of scipy.optimize: trust-region interior point with exact second derivatives, sparse."""
+"""trust-constr of scipy.optimize: a trust-region interior-point method with exact, sparse second derivatives."""
 
 import warnings
 from dataclasses import dataclass
@@ -20,11 +20,20 @@ _TERMINATION = {0: Termination.ITERATION_LIMIT, 1: Termination.LOCALLY_OPTIMAL}
 
 @dataclass(frozen=True)
 class TrustConstr(QCQPSolver):
-    """The usual first choice of a scipy user for a larger problem."""
+    """Trust-region interior-point method of scipy.optimize, for larger problems.
+
+    Parameters
+    ----------
+    gtol, xtol, barrier_tol
+        Options of the method trust-constr: tolerances on the gradient of the Lagrangian, on the trust-region radius and
+        on the barrier parameter.
+    max_iter
+        Iteration limit.
+    """
 
     name = "trust_constr"
     drives = "scipy.optimize.minimize, method trust-constr"
-    # It may stop at a small gradient before its barrier parameter is small; such a run counts as stalled.
+    # trust-constr may stop at a small gradient while its barrier parameter is large; such a run counts as stalled.
     accuracy = 1e-3
     citation = "Byrd, Hribar, Nocedal, SIAM J. Optim. 9 (1999) 877, doi:10.1137/S1052623497325107"
 
@@ -46,13 +55,13 @@ class TrustConstr(QCQPSolver):
 
             try:
                 with warnings.catch_warnings():
-                    # It warns of a singular Jacobian and goes on with another factorization.
+                    # scipy warns of a singular Jacobian and continues with another factorization.
                     warnings.simplefilter("ignore")
                     result = minimize_with_scipy(problem, start, budget, callback=report, **settings)
             except OutOfTime:
                 return best.solution(Termination.TIME_LIMIT)
             except ValueError as error:
-                # scipy raises it where the objective decreases without bound.
+                # scipy raises ValueError if the objective decreases without bound.
                 return best.solution(Termination.FAILED, str(error))
             return best.solution(self._termination(result), result.message, result.x, result.nit)
 
@@ -85,6 +94,7 @@ class TrustConstr(QCQPSolver):
         }
 
     def _termination(self, result: Any) -> Termination:
+        """Return the termination of a run, given the result of scipy.optimize.minimize."""
         feasible = result.constr_violation <= self.tolerance
         if not feasible and result.status != 0:
             return Termination.LOCALLY_INFEASIBLE

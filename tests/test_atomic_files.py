@@ -114,7 +114,7 @@ def test_only_files_of_the_same_kind_are_replaced(tmp_path: Path, results_file: 
         "a zip archive": b"PK\x03\x04...",
         "a PNG image": b"\x89PNG....",
         "binary data": bytes(range(256)),
-        "text that looks different": b"dear diary\n",
+        "text of another format": b"dear diary\n",
     }
     for name, old in others.items():
         path.write_bytes(old)
@@ -176,7 +176,7 @@ def test_absolute_paths_need_no_working_directory(tmp_path: Path, monkeypatch: p
     assert absolute("a/b") == f"{folder}/a/b"
     folder.rmdir()
     assert absolute("/a/b") == "/a/b"
-    with pytest.raises(QcqpbenchError, match="a/b: must be an absolute path if the working directory is deleted"):
+    with pytest.raises(QcqpbenchError, match="a path must be absolute if the working directory is deleted, got 'a/b'"):
         absolute("a/b")
     with pytest.raises(QcqpbenchError, match="must be UTF-8 to be stored in results files"):
         absolute(os.fsdecode(b"/a/\xff"))
@@ -221,7 +221,11 @@ def test_no_command_replaces_a_file_of_another_kind(results: Path, capsys: pytes
 # Text of other kinds that has words of the formats on a line of its own.
 OTHER_TEXTS = {
     "a.lp": ["Dear diary\nmax is a nice guy\n", "max is a nice guy\n", "\\ a comment\nMaximum of fun\nand joy\n"],
-    "a.mps": ["my stuff\nNAME your price\n", "NAME your price\nand more\n", "* a list\nROWS of trees\n"],
+    "a.mps": [
+        *("my stuff\nNAME your price\n", "NAME your price\nand more\n", "* a list\nROWS of trees\n"),
+        *("ROWS\n", "ROWS", "ROWS\nof trees\n", "ROWS\n of trees\n", "NAME\nROWS\nENDATA\n"),
+        *("OBJSENSE MAX\n", "NAME\nOBJSENSE\n  MAX\n", "OBJNAME of the game\n", "OBJSENSE\n\nROWS\nN\n"),
+    ],
     "a.qplib": ["hi\nQCQ", "hi\nQCQ\nand more\n", "QCQ\nminimize\n"],
     "a.nl": ["g3 is a chess move\n", "g3 1 1 0\n", "g3 1 1 0\n" + " 1 1 1 0 0\n" * 8 + "and more\n"],
 }
@@ -253,9 +257,10 @@ FOREIGN_TEXTS = {
     ],
     "a.mps": [
         "NAME          a\nROWS\n N  obj\n",
-        "*ENCODING=ISO-8859-1\n\n*SENSE:Maximize\nNAME\n* Max problem is converted into Min one\nROWS\n",
-        "NAME a\r\nOBJSENSE\r\n  MAX\r\nROWS\r\n",
-        "OBJSENSE MAX\nROWS\n",
+        "*ENCODING=ISO-8859-1\n\n*SENSE:Maximize\nNAME\n* Max problem is converted into Min one\nROWS\n N obj\n",
+        "NAME a\r\nOBJSENSE\r\n  MAX\r\nROWS\r\n N  obj\r\n",
+        "OBJSENSE MAX\nROWS\n* a comment\n\n\tL\tc1\n",
+        "NAME a\nOBJNAME\n  cost\nOBJSENSE\n  MIN\nROWS\n G  c1\n",
     ],
     "a.qplib": [
         "QPLIB_0018\nQCB # a comment\nminimize\n50 # variables\n",

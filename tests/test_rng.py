@@ -75,3 +75,8 @@ def test_seeds_may_be_large_but_not_negative() -> None:
     assert rng.stream(2**100, "labels").random_raw() != rng.stream(2**100 + 1, "labels").random_raw()
     with pytest.raises(QcqpbenchError, match="seed must be 0 or more, got -1"):
         rng.stream(-1, "labels")
+
+
+def test_axes_have_fixed_names() -> None:
+    with pytest.raises(QcqpbenchError, match="axis must be one of patterns, labels, starts, split, got 'weights'"):
+        rng.stream(0, "weights")

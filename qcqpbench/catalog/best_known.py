@@ -108,6 +108,7 @@ def shipped_records() -> dict[str, Record]:
 
 @cache
 def _shapes() -> set[tuple[int, int, int]]:
+    """Return (n, m, p) of all shipped records."""
     return {(record.n, record.m, record.p) for record in shipped_records().values()}
 
 
@@ -176,23 +177,27 @@ def _lines(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     try:
         lines = list(csv.reader(io.StringIO(text, newline=""), strict=True))
     except csv.Error as error:
-        raise QcqpbenchError(f"{path}: must be a list of best known margins: {error}") from None
+        raise QcqpbenchError(f"{path}: must be a list of best known margins, got a damaged file: {error}") from None
     first = ",".join(lines[0]) if lines else ""
     header = ",".join(_COLUMNS)
     require(first == header, f"{path}: a list of best known margins must begin with {header!r}, got {first[:80]!r}")
     for number, line in enumerate(lines[1:], 2):
         where = f"{path}:{number}"
-        require(len(line) == len(_COLUMNS), f"{where}: must have {len(_COLUMNS)} columns, got {len(line)}")
+        require(len(line) == len(_COLUMNS), f"{where}: the line must have {len(_COLUMNS)} columns, got {len(line)}")
         yield where, dict(zip(_COLUMNS, line, strict=True))
-    require(text.endswith("\n"), f"{path}:{len(lines)}: must end with a newline: the file is cut off")
+    require(
+        text.endswith("\n"),
+        f"{path}:{len(lines)}: the line must end with a newline, got {text[-20:]!r}: the file is cut off",
+    )
 
 
 def _number(kind: Any, text: str, where: str) -> Any:
+    """Return the finite number in `text` as the type `kind`; errors begin with `where`."""
     with contextlib.suppress(ValueError):
         value = kind(text)
         if math.isfinite(value):
             return value
-    raise QcqpbenchError(f"{where} must be a number, got {text!r}")
+    raise QcqpbenchError(f"{where} must be a number, got {text!r:.40}")
 
 
 def _proof_texts(proof: Proof) -> list[str]:
@@ -202,11 +207,12 @@ def _proof_texts(proof: Proof) -> list[str]:
 
 
 def _array(text: str, name: str, shape: tuple[int, ...], where: str) -> NDArray[Any]:
+    """Return the array of `shape` that `text` encodes as base64; errors begin with `where` and `name`."""
     dtype = np.dtype(_PROOF_TYPES[name])
     try:
         data = base64.b64decode(text, validate=True)
     except ValueError:
-        raise QcqpbenchError(f"{where}: {name} must be base64") from None
+        raise QcqpbenchError(f"{where}: {name} must be base64, got {text!r:.40}") from None
     size = math.prod(shape) * dtype.itemsize
     require(len(data) == size, f"{where}: {name} must have {size} bytes for the shape {shape}, got {len(data)}")
     array = np.frombuffer(data, dtype).astype(dtype.newbyteorder("=")).reshape(shape)

@@ -14,7 +14,7 @@ from qcqpbench.problem.qcqp import QCQP
 
 from .spec import Parametrized
 
-# 1 TiB of float64 numbers.
+# Number of float64 numbers that take 1 TiB.
 _MAX_NUMBERS = 1 << 37
 
 
@@ -122,12 +122,13 @@ def pattern_count(load: float | None, p: int | None, synapses: int, pattern_size
 
 
 def _count(load: float | None, p: int | None, synapses: int) -> int:
+    """Return `p` or round(load · synapses); raise QcqpbenchError unless exactly one of `load` and `p` is valid."""
     if load is None:
-        require(p is not None, "load or p must be given")
+        require(p is not None, "load or p must be given, got neither")
         assert p is not None
         require(p >= 1, f"p must be at least 1, got {p}")
         return p
-    require(p is None, "load or p must be given, got both")
+    require(p is None, f"load or p must be given, got both, load={load} and p={p}")
     require(0 < load < np.inf, f"load must be a positive number of patterns per synapse, got {load}")
     count = round(load * synapses)
     require(
@@ -145,4 +146,5 @@ def allocate(*shape: int) -> NDArray[np.float64]:
 
 
 def _too_large(numbers: int) -> str:
+    """Return the error message for patterns of `numbers` float64 numbers."""
     return f"the patterns must fit into memory, got {8e-9 * numbers:.3g} GB: make m, n or p smaller"

@@ -23,12 +23,12 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 _SHIPPED = "qcqpbench.solvers"
-# The modules of the core that hold an algorithm, as files of qcqpbench.solvers do.
+# Modules outside qcqpbench.solvers that implement an algorithm.
 _ALGORITHMS = ("qcqpbench.catalog.certificate",)
 _HASH_CHARACTERS = 12
 _READ_BYTES = 1 << 20
 _NOT_SOURCE = {"__pycache__", ".git"}
-# Python, compiled libraries, and languages that are compiled or interpreted when a solver runs.
+# Suffixes of Python, of compiled libraries, and of languages that are compiled or interpreted at run time.
 _SOURCE_SUFFIXES = {
     *(".py", ".so", ".pyd", ".dll", ".dylib", ".pyx", ".pxd"),
     *(".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".f", ".f90", ".rs", ".jl", ".r", ".m"),
@@ -75,7 +75,7 @@ def _imports(module: str, path: Path) -> Iterator[str]:
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError):
-        # A compiled module, or one for another Python.
+        # The module is compiled, or written for another version of Python.
         return
     package = module if path.stem == "__init__" else module.rpartition(".")[0]
     for node in ast.walk(tree):
@@ -178,7 +178,7 @@ def _find(module: str) -> ModuleSpec | None:
 
 
 def _is_source(path: Path) -> bool:
-    # A library may end in .so.1.
+    # All suffixes count, because the name of a library may end in .so.1.
     return not _NOT_SOURCE.intersection(path.parts) and not _SOURCE_SUFFIXES.isdisjoint(map(str.lower, path.suffixes))
 
 

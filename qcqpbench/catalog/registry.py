@@ -165,18 +165,21 @@ def _all(group: str, base: Any) -> dict[str, Any]:
     classes = {name: _shipped(group, base, name) for name in _shipped_names(group)}
     for name, entry in _entry_points(group).items():
         if name in classes:
-            warnings.warn(f"the entry point {entry.value} of {group} must have a new name, got {name}", stacklevel=3)
+            warnings.warn(
+                f"the entry point {entry.value} of {group} must have a new name, got the shipped {name!r}", stacklevel=3
+            )
             continue
         try:
             classes[name] = _plugin(entry, base)
         except QcqpbenchError as error:
-            # A plug-in that fails must not disable the others.
+            # The other plug-ins remain usable.
             warnings.warn(str(error), stacklevel=3)
     return dict(sorted(classes.items()))
 
 
 @cache
 def _shipped_names(group: str) -> tuple[str, ...]:
+    """Return the names of the public modules of the package `group`."""
     package = importlib.import_module(group)
     return tuple(module.name for module in pkgutil.iter_modules(package.__path__) if not module.name.startswith("_"))
 
@@ -187,7 +190,9 @@ def _shipped(group: str, base: Any, name: str) -> Any:
     module = importlib.import_module(f"{group}.{name}")
     classes = [kind for kind in vars(module).values() if _is_concrete(kind, base) and kind.__module__.endswith(name)]
     if [kind.name for kind in classes] != [name]:
-        raise QcqpbenchError(f"{group}.{name} must define one {base.__name__} named {name!r}")
+        raise QcqpbenchError(
+            f"{group}.{name} must define one {base.__name__}, named {name!r}, got {[kind.name for kind in classes]}"
+        )
     return classes[0]
 
 

@@ -25,7 +25,7 @@ def parse(text: str) -> tuple[str, dict[str, str]]:
     """Split ``name[a=1,b=x]`` into the name and the parameters as text."""
     shape = _SHAPE.fullmatch(text) if isinstance(text, str) else None
     if shape is None:
-        raise QcqpbenchError(f"a spec must look like name[parameter=value,…], got {text!r}")
+        raise QcqpbenchError(f"a spec must look like name[parameter=value,…], got {text!r:.100}")
     inside = shape[2] or ""
     parameters: dict[str, str] = {}
     position = 0
@@ -33,10 +33,10 @@ def parse(text: str) -> tuple[str, dict[str, str]]:
         match = _PARAMETER.match(inside, position)
         if match is None:
             raise QcqpbenchError(
-                f"parameters must look like m=100,seed=3, got {inside[position:]!r} in the spec {text!r}"
+                f"parameters must look like m=100,seed=3, got {inside[position:]!r:.100} in the spec {text!r:.100}"
             )
         key, value = match[1], match[2]
-        require(key not in parameters, f"{key} must be given once, got it twice in the spec {text!r}")
+        require(key not in parameters, f"{key} must be given once, got it twice in the spec {text!r:.100}")
         parameters[key] = value[1:-1].replace('""', '"') if value.startswith('"') else value
         position = match.end()
     return shape[1], parameters
@@ -119,15 +119,18 @@ def describe_parameters(kind: type) -> tuple[ParameterFacts, ...]:
 
 
 def _name(kind: type) -> str:
+    """Return the name of the Parametrized class `kind` in specs."""
     return str(getattr(kind, "name", kind.__name__))
 
 
 def _write(value: Any) -> str:
+    """Return `value` as text, in quotes if a spec requires them."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
     return '"' + text.replace('"', '""') + '"' if re.search(r'[,"\[\]]|^\s|\s$|^$', text) else text
 
 
 def _convert(value: Any, hint: Any, where: str) -> Any:
+    """Convert `value` to the annotated type `hint`; raise a QcqpbenchError that begins with `where` on failure."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         if value is None:
             return None
@@ -136,7 +139,7 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
         return _as(value, hint)
     except (TypeError, ValueError, OverflowError, KeyError, StopIteration):
         article = "a " if hint in (int, float) else ""
-        raise QcqpbenchError(f"{where} must be {article}{describe(hint)}, got {value}") from None
+        raise QcqpbenchError(f"{where} must be {article}{describe(hint)}, got {value!s:.100}") from None
 
 
 def _as(value: Any, hint: Any) -> Any:

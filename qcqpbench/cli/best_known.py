@@ -14,6 +14,7 @@ from .common import DONE, FAILED, align, cell
 
 
 def add_commands(commands: Any) -> None:
+    """Add the command `best-known` to the subparsers `commands`."""
     command = commands.add_parser(
         "best-known",
         help="list, check or update the best known margins of canonical instances",
@@ -38,12 +39,12 @@ def add_commands(commands: Any) -> None:
     _add_file(action)
     action.set_defaults(command=_check)
 
-    action = actions.add_parser("update", help="add the points and bounds that are better once recomputed")
+    action = actions.add_parser("update", help="recompute points and bounds of other files, and add the better ones")
     action.add_argument(
         "sources",
         metavar="FILE",
         nargs="+",
-        help="results files, and .npz files with points W under the specs of their problems",
+        help="results files, and .npz files that hold points W, each under the spec of its problem",
     )
     action.add_argument(
         "-o", "--output", metavar="LIST", help="the list to update (default: the one shipped with qcqpbench)"

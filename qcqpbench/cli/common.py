@@ -5,7 +5,7 @@ from typing import Any
 
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 _MAX_SHOWN_CHARACTERS = 200
-# Widths for tables whose rows are printed one by one, before the later ones are known.
+# Column widths of tables that are printed row by row, before the longest cell is known.
 _MIN_CELL_CHARACTERS = 10
 _TERMINATION_CHARACTERS = 18
 
@@ -41,7 +41,7 @@ def align(rows: Sequence[Sequence[str]], left: Collection[int] = (0,), widths: S
     left
         Indices of left-aligned columns; the others are right-aligned. Index -1 is the last column.
     widths
-        Minimum widths of the columns in characters, for a table whose later rows are not known yet.
+        Minimum widths of the columns in characters, for a table that is printed row by row.
     """
     columns = range(len(rows[0]))
     least = widths or [0 for _ in columns]

@@ -19,6 +19,7 @@ from .running import run_suite
 
 
 def add_commands(commands: Any) -> None:
+    """Add the commands `figures` and `study` to the subparsers `commands`."""
     command = commands.add_parser(
         "figures",
         help="run the solvers for the paper's figures and draw them",
@@ -71,7 +72,7 @@ def _draw(figures: Mapping[str, Figure], folder_name: str, options: argparse.Nam
     folder = Path(options.output or (f"{folder_name}-quick" if options.quick else folder_name))
     prepare(folder)
     results = Path(options.results or folder / "results.db")
-    # Figures of a study share a suite. Its rows are read once, and kept under the function that returns the suite.
+    # The figures of a study share a suite, so the rows are read once per suite.
     rows_by_suite: dict[Any, list[Row]] = {None: []}
     for name in dict.fromkeys(options.names or figures):
         figure = figures[name]
@@ -96,7 +97,7 @@ def _read_rows(results: Path, suite: Suite) -> list[Row]:
 
 def _draw_figure(name: str, figure: Figure, rows: list[Row], results: Path, folder: Path) -> None:
     has_points = figure.suite is None or any(row["point"] is not None for row in rows)
-    require(has_points, f"{results}: has no run with a point for the figure {name}")
+    require(has_points, f"{results}: must hold a run with a point for the figure {name}, got none")
     data = figure.data(rows)
     if note := mixed_versions(rows):
         data = replace(data, caption=f"{data.caption} {note}")

@@ -27,8 +27,9 @@ _DEFAULT_LOADS = (0.1, 0.25, 0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4)
 
 
 def add_commands(commands: Any) -> None:
+    """Add the commands `list`, `theory` and `convert` to the subparsers `commands`."""
     command = commands.add_parser("list", help="list the problems, solvers or suites with their parameters")
-    command.add_argument("what", choices=["problems", "solvers", "suites"])
+    command.add_argument("what", choices=["problems", "solvers", "suites"], help="kind of entries to list")
     command.add_argument("--json", action="store_true", help="print JSON")
     command.set_defaults(command=_list)
 
@@ -38,20 +39,24 @@ def add_commands(commands: Any) -> None:
     argument = command.add_mutually_exclusive_group()
     argument.add_argument("--load", type=float, nargs="+", help="loads: patterns per synapse, P̂ = p/(nm)")
     argument.add_argument("--p", type=float, nargs="+", help="numbers of patterns")
-    argument.add_argument("--kappa-bar", type=float, nargs="+", help="rescaled margins")
+    argument.add_argument("--kappa-bar", type=float, nargs="+", help="rescaled margins κ̄")
     command.add_argument("--m", type=int, default=100, help="number of inputs (default: 100)")
     command.add_argument("--n", type=int, help="number of outputs (default: 2; with --classical 1)")
     command.add_argument(
         "--f", type=float, default=1.0, help="sparseness of the patterns, for the information (default: 1)"
     )
-    command.add_argument("--classical", action="store_true", help="n classical perceptrons on means")
+    command.add_argument(
+        "--classical", action="store_true", help="predict for n classical perceptrons, which classify means"
+    )
     command.add_argument("--json", action="store_true", help="print JSON")
     command.set_defaults(command=_theory)
 
     command = commands.add_parser("convert", help="write a problem to a file")
     command.add_argument("source", metavar="IN", help="a spec such as covariance_perceptron[m=100,load=1], or a file")
     command.add_argument("target", metavar="OUT", help=f"a file: {', '.join(FORMATS)}")
-    command.add_argument("--formulation", choices=list(FORMULATIONS), help="the QCQP to write a max-margin task as")
+    command.add_argument(
+        "--formulation", choices=list(FORMULATIONS), help="write a max-margin task as a QCQP in this formulation"
+    )
     command.set_defaults(command=_convert)
 
 
@@ -134,7 +139,7 @@ def _theory(options: argparse.Namespace) -> int:
 def _predictions(options: argparse.Namespace, m: int, n: int) -> dict[str, Any]:
     """Return the columns of the table of predictions by name."""
     for name, value in (("m", m), ("n", n)):
-        require(value >= 1, f"{name} must be at least 1, got {value}")
+        require(value >= 1, f"--{name} must be at least 1, got {value}")
     if options.kappa_bar:
         kappa_bar = np.array(options.kappa_bar)
         p = (
@@ -144,7 +149,7 @@ def _predictions(options: argparse.Namespace, m: int, n: int) -> dict[str, Any]:
         )
     else:
         for value in options.load or ():
-            require(0 < value < math.inf, f"--load must be a positive number, got {value}")
+            require(0 < value < math.inf, f"--load must be a finite positive number, got {value}")
         p = np.array(options.p) if options.p else np.array(options.load or _DEFAULT_LOADS) * (n * m)
         kappa_bar = theory.classical_kappa_bar(p, m) if options.classical else theory.covariance_kappa_bar(p, m, n)
     information = p * (m + n if options.classical else theory.covariance_pattern_bits(m, n, options.f))
@@ -161,7 +166,9 @@ def _convert(options: argparse.Namespace) -> int:
     problem = problem_apart(options.source)
     if options.formulation:
         if not isinstance(problem, MaxMargin):
-            raise QcqpbenchError(f"--formulation needs a max-margin task, got the QCQP {options.source}")
+            raise QcqpbenchError(
+                f"IN must be a max-margin task with --formulation, got the general QCQP {options.source}"
+            )
         problem = formulation(options.formulation).encode(problem)
     write(problem, options.target)
     print(f"{options.target}: {_summary(problem)}")

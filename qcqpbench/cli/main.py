@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("qcqpbench: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader (head, less) has closed the pipe; the interpreter flushes once more at its end.
+        # The reader, such as head, has closed the pipe. The interpreter flushes stdout again at exit, which would fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except OSError as error:

@@ -18,6 +18,7 @@ from .common import DONE, FAILED, rows_in_words, shown
 
 
 def add_commands(commands: Any) -> None:
+    """Add the commands `report`, `verify`, `merge`, `export` and `sysinfo` to the subparsers `commands`."""
     command = commands.add_parser(
         "report",
         help="write a report on results: which solvers find the largest margins, how fast, and which fail",
@@ -28,7 +29,7 @@ def add_commands(commands: Any) -> None:
         "-o", "--output", metavar="FILE", help="the report (default: report.html or report.md); - prints it"
     )
     command.add_argument(
-        "--format", choices=("html", "md"), help="the format (default: that of the output's suffix, else html)"
+        "--format", choices=("html", "md"), help="the format (default: md if the output ends in .md, else html)"
     )
     command.set_defaults(command=_report)
 
@@ -39,14 +40,18 @@ def add_commands(commands: Any) -> None:
     command = commands.add_parser("merge", help="merge results files into one")
     command.add_argument("sources", metavar="FILE", nargs="+", help="results files")
     command.add_argument(
-        "-o", "--output", required=True, metavar="FILE", help="the file to add them to; created if it is missing"
+        "-o",
+        "--output",
+        required=True,
+        metavar="FILE",
+        help="the results file to add the rows to; created if it is missing",
     )
     command.set_defaults(command=_merge)
 
     command = commands.add_parser("export", help="write results as a table for other programs")
     command.add_argument("file", metavar="FILE", help="a results file")
     command.add_argument("target", metavar="OUT", help="the table: a .csv or .parquet file")
-    command.add_argument("--all", action="store_true", help="include rows that newer rows of the same run replace")
+    command.add_argument("--all", action="store_true", help="include rows that newer rows of the same runs replace")
     command.set_defaults(command=_export)
 
     command = commands.add_parser("sysinfo", help="print the machine and the software as results files store them")

@@ -25,6 +25,7 @@ from .common import DONE, FAILED, INTERRUPTED
 
 
 def add_commands(commands: Any) -> None:
+    """Add the command `run` to the subparsers `commands`."""
     command = commands.add_parser(
         "run",
         help="run a suite into a results file, or resume it",
@@ -124,7 +125,7 @@ def run_suite(
             points = _store_outcomes(pool, jobs_to_run, store, progress)
         except KeyboardInterrupt:
             print(
-                f"qcqpbench: interrupted; {progress.done} new runs in {output}, the same command resumes",
+                f"qcqpbench: interrupted; {progress.done} new runs are in {output}; the same command resumes",
                 file=sys.stderr,
             )
             return INTERRUPTED

@@ -23,6 +23,7 @@ from .common import DONE, FAILED, align, cell, width
 
 
 def add_commands(commands: Any) -> None:
+    """Add the commands `solve`, `certify` and `check` to the subparsers `commands`."""
     command = commands.add_parser("solve", help="run solvers on one problem and verify their points")
     command.add_argument(
         "problem", metavar="PROBLEM", help="a spec such as covariance_perceptron[m=100,load=1], or a file"
@@ -116,7 +117,7 @@ def _print_attempt(solver: str, start: int, attempt: Attempt, columns: list[str]
 def _certify(options: argparse.Namespace) -> int:
     task = problem_apart(options.problem)
     if not isinstance(task, MaxMargin):
-        raise QcqpbenchError(f"{options.problem} must be a max-margin task, got a general QCQP")
+        raise QcqpbenchError(f"PROBLEM must be a max-margin task, got the general QCQP {options.problem}")
     with Worker() as worker:
         attempt = worker.attempt(task, options.solver, time_limit=options.timeout).attempt
     certificate = certify_attempt(task, attempt, options.timeout)

@@ -12,14 +12,14 @@ _BLOCK_ENTRIES = 1 << 16
 
 
 def locked(values: ArrayLike, dtype: Any, name: str) -> NDArray[Any]:
-    """Return `values` as a contiguous read-only array, copied unless they are one already."""
+    """Return `values` as a contiguous read-only array of type `dtype`; copy unless `values` is one already."""
     if isinstance(values, np.ndarray) and values.dtype == dtype and values.flags.c_contiguous and _is_frozen(values):
         return values
     try:
-        require(not np.iscomplexobj(values), f"{name} must be an array of real numbers, got complex ones")
+        require(not np.iscomplexobj(values), f"{name} must be an array of real numbers, got complex numbers")
         array = np.array(values, dtype=dtype, order="C")
     except (TypeError, ValueError, OverflowError) as error:
-        raise QcqpbenchError(f"{name} must be an array of numbers: {error}") from error
+        raise QcqpbenchError(f"{name} must be an array of numbers, got {values!r:.40}: {error}") from error
     array.flags.writeable = False
     return array
 

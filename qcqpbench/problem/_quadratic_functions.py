@@ -68,10 +68,10 @@ def row_range(matrix: sparse.csr_array, begin: int, end: int) -> sparse.csr_arra
 
 def assemble_quadratic(terms: Sequence[ArrayLike], count: int, n: int) -> tuple[Indices, sparse.csr_array]:
     """Return the products in the terms (rows, i, j, values) of `count` functions, and the matrix of coefficients."""
-    rows, i, j = (_integers(part, "index of quadratic") for part in terms[:3])
-    _check_indices(rows, count, "row of a quadratic term")
-    require(i.shape == j.shape == rows.shape, f"terms must have one length, got {rows.shape}, {i.shape}, {j.shape}")
-    _check_indices(np.concatenate([i, j]), n, "variable of a quadratic term")
+    rows, i, j = (_integers(part, "index of a quadratic term") for part in terms[:3])
+    _check_indices(rows, count, "the row of a quadratic term")
+    require(i.shape == j.shape == rows.shape, f"terms must have one shape, got {rows.shape}, {i.shape}, {j.shape}")
+    _check_indices(np.concatenate([i, j]), n, "the variable of a quadratic term")
     keys, columns = np.unique(np.maximum(i, j) * n + np.minimum(i, j), return_inverse=True)
     products = np.stack(np.divmod(keys, max(n, 1)), axis=1).astype(np.int32)
     matrix = _canonical(terms[3], rows, columns, (count, len(keys)))
@@ -83,23 +83,25 @@ def assemble_quadratic(terms: Sequence[ArrayLike], count: int, n: int) -> tuple[
 
 def assemble_linear(terms: Sequence[ArrayLike], count: int, n: int) -> sparse.csr_array:
     """Return the matrix of coefficients of the linear terms (rows, i, values) of `count` functions."""
-    rows, i = (_integers(part, "index of linear") for part in terms[:2])
-    _check_indices(rows, count, "row of a linear term")
-    _check_indices(i, n, "variable of a linear term")
+    rows, i = (_integers(part, "index of a linear term") for part in terms[:2])
+    _check_indices(rows, count, "the row of a linear term")
+    _check_indices(i, n, "the variable of a linear term")
     return _canonical(terms[2], rows, i, (count, n))
 
 
 def _integers(values: ArrayLike, name: str) -> NDArray[np.int64]:
+    """Return `values` as int64; raise QcqpbenchError unless all are whole numbers."""
     numbers = locked(values, np.float64, f"an {name}")
-    is_whole = bool((numbers == np.round(numbers)).all() and np.isfinite(numbers).all())
-    require(is_whole, f"an {name} must be a whole number")
+    wrong = numbers[~((numbers == np.round(numbers)) & np.isfinite(numbers))]
+    require(wrong.size == 0, f"an {name} must be a whole number, got {next(iter(wrong), None)}")
     array: NDArray[np.int64] = locked(numbers, np.int64, name)
     return array
 
 
 def _check_indices(values: NDArray[np.int64], size: int, name: str) -> None:
+    """Check that `values` are from 0 to `size` − 1."""
     wrong = values[(values < 0) | (values >= size)]
-    require(wrong.size == 0, f"{name} must be in 0..{size - 1}, got {wrong[:1]}")
+    require(wrong.size == 0, f"{name} must be from 0 to {size - 1}, got {next(iter(wrong), None)}")
 
 
 def _canonical(
@@ -109,7 +111,7 @@ def _canonical(
     data = locked(values, np.float64, "the coefficients").copy()
     require(
         data.shape == rows.shape == columns.shape,
-        f"terms must have one length, got {data.shape}, {rows.shape}, {columns.shape}",
+        f"terms must have one shape, got {data.shape}, {rows.shape}, {columns.shape}",
     )
     matrix = sparse.csr_array((data, (rows, columns)), shape=shape)
     matrix.sum_duplicates()

@@ -35,15 +35,15 @@ class Formulation(ABC):
 
     @abstractmethod
     def encode_start(self, task: MaxMargin, W: ArrayLike) -> Array:
-        """Return the point x that represents W, scaled to unit rows; x is feasible if any representation of W is."""
+        """Return the point x that represents `W`, scaled to unit rows; x is feasible if `W` has a feasible point."""
 
     @abstractmethod
     def objective(self, margin: float) -> float:
-        """Return the best objective of the points x with this margin; NaN if there are none."""
+        """Return the best objective over the points x whose margin is `margin`; NaN if there is no such point."""
 
     @abstractmethod
     def margin(self, objective: float) -> float:
-        """Return the margin for an objective, the inverse of `objective`; a bound becomes a bound on the margin."""
+        """Return the margin for the value `objective`; a bound on the objective gives a bound on the margin."""
 
     def decode(self, task: MaxMargin, x: ArrayLike) -> Array:
         """Return the point W of `task`, scaled to unit rows, that `x` represents."""
@@ -56,6 +56,7 @@ class Formulation(ABC):
         return unit_rows(x[:size].reshape(task.n, task.m))
 
     def _metadata(self, task: MaxMargin) -> Metadata:
+        """Return the metadata of `task`, with its reference point and values converted to this formulation."""
         best_known, bounds, reference = task.metadata.best_known, task.metadata.bounds, task.metadata.reference
         return replace(
             task.metadata,
@@ -176,6 +177,7 @@ def formulation(name: str) -> Formulation:
 
 
 def _unit_weights(task: MaxMargin, W: ArrayLike) -> Array:
+    """Return `W` scaled to unit rows, after checking its shape."""
     shape = (task.n, task.m)
     require(np.shape(W) == shape, f"W must have shape {shape}, got {np.shape(W)}")
     return unit_rows(W)

@@ -64,15 +64,16 @@ class MaxMargin:
         object.__setattr__(self, "patterns", locked(self.patterns, np.float64, "patterns"))
         labels = locked(self.labels, np.float64, "labels")
         _check_shapes(self.patterns.shape, labels.shape)
-        require(bool(np.isin(labels, (-1, 1)).all()), "labels must be +1 or -1")
+        wrong = labels[~np.isin(labels, (-1, 1))]
+        require(wrong.size == 0, f"labels must be +1 or -1, got {next(iter(wrong), None)}")
         require(trusted or _is_finite(self.patterns), "patterns must be finite, got inf or NaN")
-        require(np.isfinite(self.scale) and self.scale > 0, f"scale must be positive, got {self.scale}")
+        require(np.isfinite(self.scale) and self.scale > 0, f"scale must be positive and finite, got {self.scale}")
         object.__setattr__(self, "labels", locked(labels, np.int8, "labels"))
         if self.held_out is not None:
             sizes, held_out_sizes = ((task.m, task.labels.shape[1]) for task in (self, self.held_out))
             require(
                 sizes == held_out_sizes,
-                f"held-out trials must have {sizes} inputs and pairs of outputs, got {held_out_sizes}",
+                f"held_out must have (inputs, pairs of outputs) = {sizes}, as the task, got {held_out_sizes}",
             )
             held_out = MaxMargin(self.held_out.patterns, self.held_out.labels, self.scale, trusted=True)
             object.__setattr__(self, "held_out", held_out)
@@ -243,7 +244,8 @@ def unit_rows(W: ArrayLike) -> Array:
     W = np.asarray(W, dtype=np.float64)
     largest = np.max(np.abs(W), axis=-1, keepdims=True)
     if not (np.isfinite(largest).all() and (largest > 0).all()):
-        raise QcqpbenchError("every row of W must be finite and not zero")
+        wrong = largest[~(np.isfinite(largest) & (largest > 0))]
+        raise QcqpbenchError(f"every row of W must be finite and not zero, got a row with maximum magnitude {wrong[0]}")
     W = W / largest
     return W / np.linalg.norm(W, axis=-1, keepdims=True)
 
@@ -257,11 +259,12 @@ def _check_shapes(patterns: tuple[int, ...], labels: tuple[int, ...]) -> None:
     n = round((1 + (1 + 8 * labels[1]) ** 0.5) / 2)
     require(
         n >= 2 and n * (n - 1) // 2 == labels[1],
-        f"labels must have n(n-1)/2 columns, so 1, 3, 6, 10, …, got {labels[1]}",
+        f"labels must have n(n-1)/2 columns for an n of 2 or more (1, 3, 6, 10, …), got {labels[1]}",
     )
 
 
 def _is_finite(array: Array) -> bool:
-    # The sum is finite unless an entry is not, or it overflows: one pass, without a temporary of the array's size.
+    # A finite sum proves that all entries are finite, without a temporary array. A sum may also overflow, so an
+    # infinite one requires the check of every entry.
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(array.sum()) or np.isfinite(array).all())

@@ -12,7 +12,7 @@ from qcqpbench.errors import QcqpbenchError, require, system_reason
 
 
 def read_npz(path: Path, kind: str, max_bytes: int, names: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
-    """Read arrays of an .npz file by name; refuse pickled objects.
+    """Read arrays of an .npz file and return them by name; refuse pickled objects.
 
     Parameters
     ----------
@@ -35,23 +35,24 @@ def read_npz(path: Path, kind: str, max_bytes: int, names: Collection[str] | Non
             sizes = {member.filename.removesuffix(".npy"): member.file_size for member in archive.infolist()}
             chosen = [name for name in sizes if names is None or name in names]
             size = sum(sizes[name] for name in chosen)
-            require(size <= max_bytes, f"must unpack to at most {max_bytes} bytes, got {size}")
+            require(size <= max_bytes, f"the arrays must unpack to at most {max_bytes} bytes, got {size}")
             return {name: _read_member(archive, name) for name in chosen}
     except QcqpbenchError as error:
         raise QcqpbenchError(f"{path}: {error}") from error
     except OSError as error:
         raise QcqpbenchError(f"{path}: cannot be read: {system_reason(error)}") from error
     except Exception as error:
-        # zipfile, zlib and NumPy raise many types on damaged bytes.
-        raise QcqpbenchError(f"{path}: is damaged or not {kind} ({error})") from error
+        # zipfile, zlib and NumPy raise many exception types for damaged files.
+        raise QcqpbenchError(f"{path}: must be {kind}, got a damaged or different file: {error}") from error
 
 
 def _read_member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
+    """Read the array `name`; raise QcqpbenchError if it contains pickled objects."""
     with archive.open(f"{name}.npy") as member:
         try:
             array: NDArray[Any] = np.lib.format.read_array(member, allow_pickle=False)
         except ValueError as error:
-            # NumPy advises to allow pickles, which would execute code of the file.
+            # NumPy's message advises to allow pickles, which would execute code in the file.
             if "Object arrays" in str(error):
                 raise QcqpbenchError(f"{name} must hold numbers or text, got Python objects") from error
             raise

@@ -112,12 +112,18 @@ class QCQP:
     def _check_names(self) -> None:
         for name, count in (("variable_names", len(self.x_lower)), ("constraint_names", len(self.lower))):
             names = getattr(self, name)
-            require(names is None or len(names) == count, f"{name} must hold {count} names")
-            require(names is None or len(set(names)) == count, f"{name} must differ from each other")
+            require(names is None or len(names) == count, f"{name} must hold {count} names, got {len(names or ())}")
+            require(
+                names is None or len(set(names)) == count,
+                f"{name} must be unique, got {len(set(names or ()))} different names of {count}",
+            )
 
     def _check_coefficients(self) -> None:
         for name, matrix in (("quadratic", self.quadratic), ("linear", self.linear)):
-            require(matrix.has_canonical_format, f"{name} must be in canonical form; use QCQP.from_terms")
+            require(
+                matrix.has_canonical_format,
+                f"{name} must be in canonical form, got duplicate or unsorted entries; use QCQP.from_terms",
+            )
             require(bool(np.isfinite(matrix.data).all()), f"coefficients of {name} must be finite, got inf or NaN")
             for part in (matrix.data, matrix.indices, matrix.indptr):
                 part.flags.writeable = False
@@ -126,7 +132,9 @@ class QCQP:
         i, j = self.products.T.astype(np.int64)
         increasing = bool((np.diff(i * n + j) > 0).all())
         canonical = increasing and bool((j >= 0).all() and (j <= i).all() and (i < n).all())
-        require(canonical, "products must be pairs n > i >= j >= 0 in increasing order; use QCQP.from_terms")
+        requirement = f"pairs (i, j) with {n} > i >= j >= 0 in increasing order"
+        beginning = self.products[:3].tolist()
+        require(canonical, f"products must be {requirement}, got {beginning} at the beginning; use QCQP.from_terms")
 
     @classmethod
     def from_terms(
@@ -205,14 +213,15 @@ class QCQP:
         """
         rows = [(objective[0], objective[1]), *((Q, q) for Q, q, _, _ in constraints)]
         sizes = {np.shape(part)[-1] for row in rows for part in row if part is not None}
-        require(len(sizes) == 1, f"matrices and vectors must have one size, got {sorted(sizes)}")
+        require(len(sizes) == 1, f"all matrices and vectors must have one size, got sizes {sorted(sizes)}")
         n = sizes.pop()
         Q, q = np.zeros((len(rows), n, n)), np.zeros((len(rows), n))
         for r, (matrix, vector) in enumerate(rows):
             for target, part, shape in ((Q, matrix, (n, n)), (q, vector, (n,))):
                 if part is not None:
                     require(
-                        np.shape(part) == shape, f"a matrix or vector must have shape {shape}, got {np.shape(part)}"
+                        np.shape(part) == shape,
+                        f"row {r} (0 is the objective) must have shape {shape}, got {np.shape(part)}",
                     )
                     target[r] = locked(part, np.float64, "a matrix or vector")
         return cls.from_terms(
@@ -360,4 +369,4 @@ def _check_range(lower: Vector, upper: Vector, name: str) -> None:
     wrong = np.flatnonzero(~((lower <= upper) & (lower < np.inf) & (upper > -np.inf)))
     if wrong.size:
         k = wrong[0]
-        require(False, f"{name} {k} must have a range that holds a number, got [{lower[k]}, {upper[k]}]")
+        require(False, f"the range of {name} {k} must contain a number, got [{lower[k]}, {upper[k]}]")

@@ -35,7 +35,7 @@ def unpack(blob: bytes) -> Array:
     """Decode an array encoded by `pack`; raise ValueError if `blob` is malformed."""
     array, end = _read_array(blob, 0)
     if end != len(blob):
-        raise ValueError(f"its array must end the {len(blob)} bytes, got an array of {end}")
+        raise ValueError(f"the array must fill all {len(blob)} bytes, got an array of {end} bytes")
     return array
 
 
@@ -59,17 +59,17 @@ def _read_array(blob: bytes, position: int) -> tuple[Array, int]:
     """Decode the array at `position`; return it and the position after it. Its size is checked before allocation."""
     (axes,) = _numbers(blob, "q", 1, position)
     if not 0 <= axes <= _MAX_AXES:
-        raise ValueError(f"its number of axes must be 0 to {_MAX_AXES}, got {axes}")
+        raise ValueError(f"the number of axes must be 0 to {_MAX_AXES}, got {axes}")
     shape = _numbers(blob, "q", axes, position + 8)
     begin = position + 8 * (1 + axes)
     count = math.prod(shape)
     if min(shape, default=0) < 0 or 8 * count > len(blob) - begin:
-        raise ValueError(f"its shape must fit {len(blob) - begin} bytes, got {shape}")
+        raise ValueError(f"the shape must fit in {len(blob) - begin} bytes, got {shape!s:.100}")
     numbers = np.frombuffer(blob, "<f8", count, begin).astype(np.float64).reshape(shape)
     return numbers, begin + 8 * count
 
 
 def _numbers(blob: bytes, kind: str, count: int, position: int) -> tuple[Any, ...]:
     if position + 8 * count > len(blob):
-        raise ValueError(f"its end is missing after {len(blob)} bytes")
+        raise ValueError(f"the size must be at least {position + 8 * count} bytes, got {len(blob)}")
     return struct.unpack_from(f"<{count}{kind}", blob, position)

@@ -25,7 +25,7 @@ from .store import Row, Store
 
 Array = NDArray[np.float64]
 
-# Tolerances relative to the value or to the task's scale, whichever is more.
+# Tolerances are relative to the larger of the value and the task's scale.
 # BLAS and LAPACK round differently on different machines.
 _ROUNDING_TOLERANCE = 1e-12
 # A smaller improvement is the same point, or the same bound, found again.
@@ -45,22 +45,24 @@ def _fault(record: Record, proof: Proof) -> str:
     try:
         task = _task(record.problem)
     except QcqpbenchError as error:
-        return f"its problem cannot be generated: {error}"
+        return f"problem must be the spec of a task that can be generated: {error}"
     if task.id != record.problem_id or task.metadata.spec != record.problem:
-        return f"problem_id is {record.problem_id}, the problem is {task.metadata.spec} with {task.id}"
+        return (
+            f"problem_id must be {task.id}, that of {task.metadata.spec}, got {record.problem_id} of {record.problem}"
+        )
     margin = verify(task, proof.point).margin
     if margin is None:
-        return "a row of its point has no direction"
+        return "point must be a finite matrix without rows of zeros, got one that has no margin"
     if record.margin > record.bound:
-        return f"margin {record.margin!r} is above bound {record.bound!r}"
-    for name, value, has in (
-        ("margin", margin, "point has"),
-        ("kappa_bar", margin / task.scale, "point has"),
-        ("bound", proved_bound(task, proof.multipliers, proof.offsets), "multipliers prove"),
+        return f"margin must be at most the bound {record.bound!r}, got {record.margin!r}"
+    for name, value, source in (
+        ("margin", margin, "point"),
+        ("kappa_bar", margin / task.scale, "point"),
+        ("bound", proved_bound(task, proof.multipliers, proof.offsets), "multipliers"),
     ):
         stored = getattr(record, name)
         if not abs(stored - value) <= _ROUNDING_TOLERANCE * max(abs(stored), task.scale):
-            return f"{name} is {stored!r}, its {has} {value!r}"
+            return f"{name} must be {value!r} according to the {source}, got {stored!r}"
     return ""
 
 
@@ -166,7 +168,7 @@ def _with_point(task: MaxMargin, record: Record, proof: Proof, offer: Offer) -> 
         return record, proof
     assert finding.kappa_bar is not None and offer.point is not None
     source = {name: getattr(offer, name) for name in ("solver", "version", "commit", "command")}
-    # Plus 0.0: never -0.0.
+    # Adding 0.0 changes -0.0 to 0.0.
     record = replace(record, margin=finding.margin + 0.0, kappa_bar=finding.kappa_bar + 0.0, **source)
     return record, replace(proof, point=offer.point)
 
@@ -258,7 +260,8 @@ def _points(path: Path, canonical: dict[str, int]) -> Iterator[Offer]:
 
 def _line(name: str, value: NDArray[Any]) -> str:
     text = str(value)
-    require(value.dtype.kind == "U" and value.shape == () and text.isprintable(), f"{name} must be one line of text")
+    is_line = value.dtype.kind == "U" and value.shape == () and text.isprintable()
+    require(is_line, f"{name} must be one line of printable text, got {value!r:.100}")
     return text
 
 
@@ -266,6 +269,7 @@ def _usable(point: NDArray[Any], shape: tuple[int, int], name: str) -> Array:
     require(point.dtype.kind in "iuf", f"{name} must hold real numbers, got {point.dtype}")
     require(point.shape == shape, f"{name} must have the shape {shape}, got {point.shape}")
     W = point.astype(np.float64)
-    require(bool(np.isfinite(W).all()), f"{name} must hold finite numbers, got one that is not")
-    require(bool(W.any(axis=1).all()), f"{name} must have a direction in each row, got a row of zeros")
+    require(bool(np.isfinite(W).all()), f"{name} must hold finite numbers, got {W[~np.isfinite(W)][:3].tolist()}")
+    zero_rows = np.flatnonzero(~W.any(axis=1)).tolist()
+    require(not zero_rows, f"{name} must have a nonzero value in each row, got zeros in the rows {zero_rows[:3]}")
     return W

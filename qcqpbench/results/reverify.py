@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from itertools import groupby
 from typing import Any
 
-from qcqpbench.catalog.status import PointStatus
+from qcqpbench.catalog.status import PointStatus, Scope
 from qcqpbench.errors import QcqpbenchError, describe_error
 from qcqpbench.problem.formulations import formulation
 from qcqpbench.problem.maxmargin import MaxMargin
@@ -25,7 +25,10 @@ from .store import Array, Row, Store
 
 _OF_QCQP = ("objective", "violation", "relative_violation")
 _WITHOUT_A_POINT = (str(PointStatus.NONE), str(PointStatus.INVALID))
-_X_IS_MISSING = "objective, violation and point_status are of x, which files of schema 1 do not have"
+_SCOPES = (None, *map(str, Scope))
+# Start of the year 10000, in seconds since 1970.
+_END_OF_TIME = 253_402_300_800.0
+_X_IS_MISSING = "objective, violation and point_status are computed from x, which files of schema 1 do not store"
 _BEST_KNOWN_IS_MISSING = "best_known: this installation has no best known value of the problem"
 # Theory is computed with SciPy, whose last digits depend on its version.
 _THEORY_TOLERANCE = 1e-9
@@ -47,7 +50,8 @@ class Difference:
     name
         The name of the column.
     stored, recomputed
-        The value in the file and the value computed now.
+        The value in the file and the value computed now; None if the stored value is impossible and the value cannot be
+        recomputed.
     """
 
     row: Row
@@ -95,11 +99,13 @@ def reverify(store: Store) -> Iterator[Checked]:
     Quantities recomputed at a stored point must agree exactly: margin, kappa_bar, overlap and test_accuracy of a task;
     objective, violation, relative_violation and point_status of the QCQP that the solver was given, with the tolerance
     of the row; and the gap between value and bound. In a row without a point these quantities must be None. The columns
-    sense, kappa_bar_theory and best_known are compared with the problem if they are not None, and the key is compared
-    with the columns it is computed from. A stored best_known that is worse than the current one is not a difference,
-    because lists of best known values improve over time.
+    sense and best_known are compared with the problem if they are not None, kappa_bar_theory also if it is None and the
+    row has a point, and the key is compared with the columns it is computed from. A stored best_known that is worse
+    than the current one is not a difference, because lists of best known values improve over time.
 
-    Claims of the solver (termination, bound, times, message) cannot be checked.
+    Impossible values are differences: a scope that is not a `Scope`, a negative peak_memory_bytes, and a start time
+    `begun` before 1970 or after the year 9999. Claims of the solver (termination, bound, times, message) cannot be
+    checked.
 
     Parameters
     ----------
@@ -119,7 +125,7 @@ def reverify(store: Store) -> Iterator[Checked]:
     store.check()
     for name, group in groupby(store.rows(all_rows=True, order="problem"), key=lambda row: str(row["problem"])):
         rows = list(group)
-        differences = [difference for row in rows for difference in _check_key(row)]
+        differences = [difference for row in rows for difference in (*_check_key(row), *_impossible_values(row))]
         try:
             problem = problem_apart(name)
         except (Exception, SystemExit) as error:
@@ -141,6 +147,17 @@ def _check_key(row: Row) -> list[Difference]:
     old_text = json.dumps({name: values[name] for name in _OLD_KEY_COLUMNS}, sort_keys=True)
     is_old = row["tolerance"] == FEASIBILITY_TOLERANCE and row["key"] == hashlib.sha256(old_text.encode()).hexdigest()
     return [] if row["key"] == key or is_old else [Difference(row, "key", row["key"], key)]
+
+
+def _impossible_values(row: Row) -> list[Difference]:
+    """Return the values of `row` that no run can have, among those that cannot be recomputed."""
+    memory = row["peak_memory_bytes"]
+    is_possible = {
+        "begun": 0 <= row["begun"] < _END_OF_TIME,
+        "peak_memory_bytes": memory is None or memory >= 0,
+        "scope": row["scope"] in _SCOPES,
+    }
+    return [Difference(row, name, row[name], None) for name, possible in is_possible.items() if not possible]
 
 
 class _Recheck:
@@ -180,22 +197,27 @@ class _Recheck:
             self.unchecked[str(error)] += 1
             return
         if row["problem_id"] == self.problem.id:
-            self._check_facts(row)
+            self._check_facts(row, point is not None)
         if point is None:
             self.differences += _values_without_a_point(row)
         elif row["problem_id"] == self.problem.id:
             self.points += 1
             self._check_point(row, seen, point, x)
 
-    def _check_facts(self, row: Row) -> None:
-        """Compare sense, kappa_bar_theory and best_known of `row` with the problem; None in a row is not compared."""
+    def _check_facts(self, row: Row, has_point: bool) -> None:
+        """Compare sense, kappa_bar_theory and best_known of `row` with the problem.
+
+        None is not compared, because old versions did not store all of them, and a run that failed has none. All
+        versions stored kappa_bar_theory in rows with a point.
+        """
         note = self.problem.metadata.notes.get("kappa_bar_theory")
         theory = None if note is None else float(note)
         sense = self.problem.sense if isinstance(self.problem, QCQP) else None
         if row["sense"] not in (None, sense):
             self.differences.append(Difference(row, "sense", row["sense"], sense))
-        if row["kappa_bar_theory"] is not None and not _is_close(row["kappa_bar_theory"], theory):
-            self.differences.append(Difference(row, "kappa_bar_theory", row["kappa_bar_theory"], theory))
+        stored_theory = row["kappa_bar_theory"]
+        if (has_point or stored_theory is not None) and not _is_close(stored_theory, theory):
+            self.differences.append(Difference(row, "kappa_bar_theory", stored_theory, theory))
         if (stored := row["best_known"]) is not None:
             best = self.problem.metadata.best_known
             if best is None:
@@ -243,9 +265,11 @@ def _values_without_a_point(row: Row) -> list[Difference]:
     return differences
 
 
-def _is_close(stored: float, theory: float | None) -> bool:
-    tolerance = _THEORY_TOLERANCE
-    return theory is not None and math.isclose(stored, theory, rel_tol=tolerance, abs_tol=tolerance)
+def _is_close(stored: float | None, theory: float | None) -> bool:
+    """Return whether `stored` and `theory` agree to `_THEORY_TOLERANCE`, or are both None."""
+    if stored is None or theory is None:
+        return stored is theory
+    return math.isclose(stored, theory, rel_tol=_THEORY_TOLERANCE, abs_tol=_THEORY_TOLERANCE)
 
 
 def _agrees(stored: Any, recomputed: Any) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from qcqpbench.atomic_files import SQLITE_MAGIC
 from qcqpbench.errors import QcqpbenchError, require, system_reason
 
-# "qcqp", at offset 68 of the file.
+# The bytes "qcqp", which SQLite stores at offset 68 of the file.
 APPLICATION_ID = 0x71637170
 
 # Each entry takes a file from the schema of its position to the next. Users have files of every schema: only append.
@@ -74,7 +74,7 @@ MIGRATIONS: list[tuple[str, ...]] = [
     ),
 ]
 
-# The newest row of each job that counts. A temporary view: one in the file could be forged.
+# The newest row of each job, without superseded skipped rows. The view is temporary: one in the file could be forged.
 _LATEST = """CREATE TEMP VIEW latest AS SELECT * FROM run WHERE id IN (
     SELECT id FROM (
         SELECT id, row_number() OVER (
@@ -144,7 +144,7 @@ def _upgrade(path: Path, connection: sqlite3.Connection, write: bool) -> None:
         return
     require(
         _writable(path),
-        f"{path}: must be writable to be brought from schema {schema} to {len(MIGRATIONS)}: make a copy",
+        f"{path}: must be writable to be migrated from schema {schema} to {len(MIGRATIONS)}; copy it elsewhere",
     )
     with contextlib.nullcontext() if write else _writer_lock(path):
         connection.execute("PRAGMA query_only = OFF")
@@ -154,7 +154,7 @@ def _upgrade(path: Path, connection: sqlite3.Connection, write: bool) -> None:
 def read_uri(path: Path) -> str:
     """Return the URI under which SQLite opens a results file for reading."""
     if _writable(path):
-        # Opened for writing all the same: SQLite then removes the files that it creates beside it.
+        # Opened for writing, because SQLite then removes the files that it creates beside the database.
         return _uri(path, "mode=rw")
     return _uri(path, "mode=ro" if _has_wal(path) else "mode=ro&immutable=1")
 
@@ -186,13 +186,13 @@ def _describe(error: sqlite3.Error, path: Path, adding_rows: bool) -> tuple[Path
     """Return the file that an SQLite error concerns, and a description of the error."""
     kind = getattr(error, "sqlite_errorname", "")
     if kind.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
-        return path, f"is damaged, or not a qcqpbench results file ({error})"
+        return path, f"must be a qcqpbench results file, but it is damaged or of another kind: {error}"
     if kind != "SQLITE_FULL" and not kind.startswith("SQLITE_IOERR"):
         return path, f"cannot be used: {error}"
     if adding_rows:
-        return path, f"cannot be written: {error}; the rows before are safe, so make room and run again"
+        return path, f"cannot be written: {error}; the rows stored so far are safe, so free disk space and run again"
     if kind.startswith("SQLITE_IOERR_SHM"):
-        # Readers need it too.
+        # Readers create this file too.
         return _sidecar(path, "-shm"), f"cannot be written: {error}"
     return path, f"cannot be read: {error}" if kind.startswith("SQLITE_IOERR_READ") else f"cannot be written: {error}"
 
@@ -230,7 +230,7 @@ def _connect(path: Path, write: bool) -> sqlite3.Connection:
     # No sync for each row: committed rows outlive this process, however it ends. A power cut may cost the last rows,
     # never the file; those jobs are then run again.
     connection.execute("PRAGMA synchronous = NORMAL")
-    # Sorting must not need room on a disk.
+    # Sort in memory, so that reading needs no free disk space.
     connection.execute("PRAGMA temp_store = MEMORY")
     # The schema of the file may be forged; no function in it is called before it has been checked.
     connection.execute("PRAGMA trusted_schema = OFF")
@@ -244,7 +244,7 @@ def _check_header(path: Path, may_be_missing: bool) -> None:
         require(may_be_missing, f"{path}: no such file")
         require(
             not _wal(path).exists(),
-            f"{_wal(path)}: belongs to {path.name}, which is gone; put that back, or move this file away",
+            f"{_wal(path)}: must not exist without {path.name}; restore {path.name}, or move this file away",
         )
         return
     with path.open("rb") as file:
@@ -257,10 +257,10 @@ def _check_header(path: Path, may_be_missing: bool) -> None:
     require(is_results, f"{path}: must be a qcqpbench results file, got another kind of file")
     schema, newest = _header_number(header, 60), len(MIGRATIONS)
     require(schema <= newest, f"{path}: schema must be {newest} or older, got {schema}: update qcqpbench")
-    # An interrupted checkpoint leaves the file short as well; its pages are in the WAL then.
+    # An interrupted checkpoint also leaves the file short; the missing pages are then in the write-ahead log.
     pages, page_bytes = _header_number(header, 28), int.from_bytes(header[16:18])
     complete = _has_wal(path) or path.stat().st_size >= pages * page_bytes
-    require(complete, f"{path}: is damaged: its end is missing")
+    require(complete, f"{path}: must be a qcqpbench results file, but it is damaged: its end is missing")
 
 
 def _header_number(header: bytes, position: int) -> int:
@@ -282,11 +282,12 @@ def check_integrity(path: Path, connection: sqlite3.Connection) -> None:
 
 def _check(path: Path, connection: sqlite3.Connection, pragma: str) -> None:
     (result,) = connection.execute(f"PRAGMA {pragma}").fetchone()
-    require(result == "ok", f"{path}: is damaged: {str(result)[:_MAX_REASON_CHARACTERS]}")
+    damaged = f"{path}: must be a qcqpbench results file, but it is damaged"
+    require(result == "ok", f"{damaged}: {str(result)[:_MAX_REASON_CHARACTERS]}")
     dangling = connection.execute("PRAGMA foreign_key_check").fetchone()
     if dangling is not None:
         table, row, parent, _ = dangling
-        raise QcqpbenchError(f"{path}: is damaged: row {row} of {table} refers to a missing row of {parent}")
+        raise QcqpbenchError(f"{damaged}: row {row} of {table} refers to a missing row of {parent}")
 
 
 def _check_definitions(path: Path, connection: sqlite3.Connection) -> None:
@@ -294,7 +295,7 @@ def _check_definitions(path: Path, connection: sqlite3.Connection) -> None:
     schema = _schema(connection)
     expected, actual = dict(_migrated_definitions(tuple(MIGRATIONS[:schema]))), _definitions(connection)
     if expected.pop(_OLD_VIEW, None) is not None:
-        # A migration drops it, and nothing reads it before.
+        # A migration drops this view, and no code reads it before.
         actual.pop(_OLD_VIEW, None)
     for kind, name in sorted(expected.keys() | actual.keys()):
         text, expected_text = actual.get((kind, name)), expected.get((kind, name))
@@ -369,10 +370,10 @@ def _writer_lock(path: Path) -> Iterator[None]:
                 file.seek(0)
                 writer = file.read(20).strip() or "?"
                 raise QcqpbenchError(
-                    f"{path}: process {writer} is writing to it; wait until it is done, or name another file"
+                    f"{path}: process {writer} is writing to it; wait until that process ends, or use another file"
                 ) from None
             if not (lock.exists() and os.path.samestat(lock.stat(), os.fstat(file.fileno()))):
-                # The last writer removed the file after it was opened here and before it was locked.
+                # The last writer removed the lock file after it was opened here and before it was locked.
                 continue
             try:
                 file.truncate(0)

@@ -138,7 +138,7 @@ class Store:
         The row survives a later kill of this process. Repeated skips of a job are not stored; the id of the existing
         row is returned.
         """
-        require(self._invocation is not None, "begin must be called before rows are added")
+        require(self._invocation is not None, "Store.begin must be called before Store.add")
         if outcome.attempt.termination is Termination.SKIPPED:
             query = "SELECT id FROM run WHERE key = ? ORDER BY id DESC"
             existing = self._connection.execute(query, (outcome.job.key,)).fetchone()
@@ -229,7 +229,9 @@ class Store:
             content = json.loads(text, parse_constant=str)
         except (TypeError, ValueError, RecursionError) as error:
             reason = str(error)[:_MAX_SHOWN_CHARACTERS]
-            raise QcqpbenchError(f"{self.path}: {where} must be JSON, got text that is not ({reason})") from error
+            raise QcqpbenchError(
+                f"{self.path}: {where} must be JSON, got {repr(text)[:_MAX_SHOWN_CHARACTERS]}: {reason}"
+            ) from error
         if not isinstance(content, dict):
             raise QcqpbenchError(f"{self.path}: {where} must be a JSON object, got {type(content).__name__}")
         return content
@@ -260,7 +262,7 @@ class Store:
             if other.path.samefile(self.path):
                 return 0
             for _ in other.rows(all_rows=True):
-                # One unreadable row would make all of this file unreadable.
+                # Every row is read before the merge, because one invalid row would make this whole file unreadable.
                 pass
         with readable_errors(other.path):
             self._connection.execute("ATTACH ? AS source", (read_uri(other.path),))
@@ -268,7 +270,7 @@ class Store:
             before = self.count()
             with readable_errors(other.path):
                 (result,) = self._connection.execute("PRAGMA source.quick_check(1)").fetchone()
-                require(result == "ok", f"{other.path}: is damaged: {result}")
+                require(result == "ok", f"{other.path}: must be a qcqpbench results file, but it is damaged: {result}")
             with self._transaction():
                 for statement in _MERGE:
                     self._connection.execute(statement)
@@ -288,10 +290,10 @@ class Store:
             return None
         try:
             if not isinstance(blob, bytes):
-                raise ValueError(f"it must be bytes, got {type(blob).__name__}")
+                raise ValueError(f"the value must be bytes, got {type(blob).__name__}")
             return read(blob)
         except ValueError as error:
-            raise QcqpbenchError(f"{self.path}: run {run}: cannot read its {name}: {error}") from error
+            raise QcqpbenchError(f"{self.path}: run {run}: {name} must be an encoded array: {error}") from error
 
     def _payload(self, run: int, name: str) -> Any:
         values = list(self._read(f"SELECT {name} FROM payload WHERE run = ?", (run,)))
@@ -347,7 +349,7 @@ def _run_values(outcome: Outcome) -> list[Any]:
     job, attempt = outcome.job, outcome.attempt
     values = {name: plain(getattr(job, name)) for name in _JOB}
     values |= {name: plain(getattr(attempt, name)) for name in _ATTEMPT}
-    # No limit is NULL, whatever infinity means elsewhere.
+    # No time limit is stored as NULL, not as infinity.
     values["time_limit"] = None if values["time_limit"] == math.inf else values["time_limit"]
     # A solver can set back the clock of its process; such a time is unknown, and must not make the file unreadable.
     values |= {name: None for name in _SECONDS if not _is_duration(values[name])}

@@ -21,7 +21,7 @@ from .proposal import Proposal, propose
 from .verify import FEASIBILITY_TOLERANCE, Evaluation, evaluate, finite
 
 Array = NDArray[np.float64]
-# Bounds further apart than this say nothing about where solutions are.
+# Variables with bounds further apart are treated as unbounded, because such bounds hardly restrict the solutions.
 _MAX_BOX_WIDTH = 1e6
 
 
@@ -131,7 +131,7 @@ def certify(task: MaxMargin, solver: str | Solver = "gip", time_limit: float = m
     QcqpbenchError
         If `task` is not a max-margin task, or the solver returns no point.
     """
-    require(isinstance(task, MaxMargin), f"task must be a MaxMargin, got a {type(task).__name__}")
+    require(isinstance(task, MaxMargin), f"task must be a MaxMargin, got {task!r:.100}")
     return certify_attempt(task, solve(task, solver, time_limit=time_limit), time_limit)
 
 
@@ -139,7 +139,7 @@ def certify_attempt(task: MaxMargin, attempt: "Attempt", time_limit: float = mat
     """Prove an upper bound on the margin of a task, starting from the point and the multipliers of an attempt."""
     require(
         attempt.point is not None,
-        f"{attempt.solver} returned no point: {attempt.message or attempt.termination.message}",
+        f"{attempt.solver} must return a point, got none: {attempt.message or attempt.termination.message}",
     )
     return certify_margin(task, attempt.point, attempt.multipliers, time_limit)
 
@@ -166,7 +166,7 @@ def random_start(problem: MaxMargin | QCQP, number: int = 0, seed: int = 0) -> A
     ndarray
         W of shape (n, m) for a task, x for a QCQP.
     """
-    require(number >= 0, f"number must be 0, 1, …, got {number}")
+    require(number >= 0, f"number must be at least 0, got {number}")
     bits = rng.stream(seed, "starts", number)
     if isinstance(problem, MaxMargin):
         return unit_rows(rng.normals(bits, np.empty((problem.n, problem.m))))
@@ -220,7 +220,7 @@ def solve(
     QcqpbenchError
         If an argument is invalid.
     """
-    got = f"got {problem!r:.100}; qcqpbench.problem(spec) makes one"
+    got = f"got {problem!r:.100}; qcqpbench.problem(spec) returns one"
     require(isinstance(problem, MaxMargin | QCQP), f"problem must be a MaxMargin or a QCQP, {got}")
     solver = solver if isinstance(solver, Solver) else named_solver(solver)
     point = check_start(problem, random_start(problem) if start is None else start)
@@ -309,7 +309,9 @@ def check_start(problem: MaxMargin | QCQP, start: ArrayLike) -> Array:
     except (TypeError, ValueError):
         raise QcqpbenchError(f"start must be an array of shape {shape}, got {start!r:.100}") from None
     require(point.shape == shape, f"start must have the shape {shape}, got {point.shape}")
-    require(bool(np.isfinite(point).all()), "start must hold finite values, got one that is not")
-    has_directions = isinstance(problem, QCQP) or bool((point != 0).any(axis=1).all())
-    require(has_directions, "start must have no row of zeros, which has no direction")
+    require(
+        bool(np.isfinite(point).all()), f"start must hold finite numbers, got {point[~np.isfinite(point)][:3].tolist()}"
+    )
+    zero_rows = [] if isinstance(problem, QCQP) else np.flatnonzero(~point.any(axis=1)).tolist()
+    require(not zero_rows, f"start must have no row of zeros, got zeros in the rows {zero_rows[:3]}")
     return point

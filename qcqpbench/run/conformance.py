@@ -19,9 +19,9 @@ from .isolation.description import solver_facts
 from .isolation.protocol import GRACE_SECONDS
 from .isolation.worker import Isolated, Worker
 
-# Seconds.
+# Time limits in seconds.
 TIME_LIMIT, SHORT_TIME_LIMIT = 20.0, 2.0
-# Until a solver that ignores its time limit is killed.
+# Time between the time limit and the kill of a solver that ignores it.
 PATIENCE_SECONDS = 5.0
 MAX_STARTS = 8
 
@@ -211,13 +211,13 @@ def _lateness(solver: str | Solver, facts: SolverFacts, worker: Worker) -> str:
     attempt = late.attempt
     if attempt.message.startswith("killed"):
         return attempt.message
-    # By the CPU too: on a busy machine every run is late by the clock.
+    # The smaller of wall-clock and CPU seconds, because on a busy machine every run is late by the wall clock.
     seconds = min(attempt.solve_seconds or 0.0, (attempt.cpu_seconds or 0.0) - (attempt.build_seconds or 0.0))
     limit = SHORT_TIME_LIMIT + GRACE_SECONDS
     if seconds > limit:
-        return f"returned after {seconds:.2f} s, which would be killed after {limit:g} s"
+        return f"must return within {limit:g} s, got a return after {seconds:.2f} s"
     if attempt.termination is Termination.TIME_LIMIT and facts.scope is Scope.LOCAL and attempt.point is None:
-        return "returned no point at its time limit"
+        return "must return its best point at the time limit, got none"
     return _misbehaviour(late)
 
 

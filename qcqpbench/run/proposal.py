@@ -76,7 +76,7 @@ def propose(
         callbacks.entered()
         budget = Budget(time_limit, threads, callbacks, shape=point.shape)
         solution = run(point, budget)
-        # Before the clock stops: an array may do its work only when it is converted.
+        # Converted before the clock stops, because a lazy array may compute its values only now.
         proposal = replace(plain_proposal(solution, seen), trace=plain_trace(budget))
     except (Exception, SystemExit) as error:
         memory = isinstance(error, MemoryError)
@@ -179,7 +179,7 @@ def plain_trace(budget: Budget) -> tuple[tuple[float, Array], ...]:
                 trace.append((float(seconds), point))
     except (Exception, SystemExit):
         return ()
-    # Copies: the solver may still hold the arrays.
+    # Copied, because the solver may still change the arrays.
     return tuple((seconds, point.copy()) for seconds, point in thin_trace(trace))
 
 

@@ -22,7 +22,7 @@ from .job import Job, is_file
 from .verify import FEASIBILITY_TOLERANCE
 
 _BYTES_PER_GB = 1e9
-# The type, the least value and the requirement in words of each setting.
+# Type, smallest value and requirement in words, by setting.
 _REQUIREMENTS: dict[str, tuple[type, float, str]] = {
     "starts": (int, 1, "a whole number, at least 1"),
     "seed": (int, 0, "a whole number, at least 0"),
@@ -50,9 +50,10 @@ class Settings:
             if value is None and setting.default is None:
                 continue
             fits = isinstance(value, int | float if kind is float else int) and not isinstance(value, bool)
-            # Infinity stands for no time limit. No memory limit is None, and a tolerance must exclude some points.
+            # An infinite time limit means no limit. No memory limit is None, and an infinite tolerance would accept
+            # every point, so these two must be finite.
             fits = fits and (setting.name == "time_limit" or math.isfinite(value))
-            require(fits and value >= least, f"{setting.name} must be {requirement}, got {value!r}")
+            require(fits and value >= least, f"{setting.name} must be {requirement}, got {value!r:.100}")
             object.__setattr__(self, setting.name, kind(value))
 
 
@@ -120,7 +121,10 @@ class Suite:
         settings = Settings(starts, seed, time_limit, memory_limit, threads, tolerance)
         specs = dict.fromkeys(spec for problem in problems for spec in expand_problem(problem))
         entries = tuple(Entry(solver_facts(spec), settings) for spec in solvers)
-        require(bool(specs and entries), "a suite must have at least one problem and one solver")
+        require(
+            bool(specs and entries),
+            f"a suite must have at least one problem and one solver, got {len(specs)} and {len(entries)}",
+        )
         return cls("", "", tuple(specs), entries)
 
     @property
@@ -156,12 +160,12 @@ class Suite:
         stored = {text: new_jobs(text) for text in self.problems if is_stored(text)}
         for text in self.problems:
             yield from stored[text] if text in stored else new_jobs(text)
-        require(bool(keys), "there is nothing to run: none of the solvers takes any of the problems")
+        require(bool(keys), "a suite must have at least one run, got none: no solver accepts any of the problems")
 
     def _warn_of_unknown_versions(self) -> None:
         for solver in (entry.solver for entry in self.entries):
             if solver.version == UNKNOWN_VERSION:
-                notice = f"{solver.name} does not say its version, so its runs are errors: {solver.reason}"
+                notice = f"{solver.name} has no known version, so its runs end with an error: {solver.reason}"
                 warnings.warn(notice, stacklevel=3)
 
     def _jobs(self, text: str) -> Iterator[Job]:
@@ -173,7 +177,7 @@ class Suite:
             if isinstance(problem, MaxMargin) or entry.solver.takes_qcqps:
                 yield from _entry_jobs(entry, text, problem)
             elif entry.named:
-                notice = f"{entry.solver.name} takes max-margin tasks; it is left out on general QCQPs"
+                notice = f"{entry.solver.name} accepts only max-margin tasks; it is left out on general QCQPs"
                 warnings.warn(notice, stacklevel=4)
 
     def _max_jobs(self, problem: str) -> int:
@@ -207,7 +211,7 @@ def _warn_of_copies(text: str, jobs: Iterable[Job], texts_by_id: dict[str, str])
     """Warn if a stored problem has the same content as an earlier one, and add its ids to `texts_by_id`."""
     for id in {job.problem_id for job in jobs}:
         if (first := texts_by_id.setdefault(id, text)) != text:
-            consequence = "the runs and the best known value of the latter count"
+            consequence = f"the runs and the best known value of {first} are used"
             warnings.warn(f"{text} is the same problem as {first}; {consequence}", stacklevel=4)
 
 
@@ -242,5 +246,5 @@ def problem_files(path: Path) -> list[str]:
                 files.append(absolute(str(file)))
             except QcqpbenchError as error:
                 warnings.warn(f"{error}; the file is left out", stacklevel=2)
-    require(bool(files), f"{path}: holds no problem; allowed are files of {', '.join(FORMATS)}")
+    require(bool(files), f"{path}: must hold at least one problem file, got none; allowed: {', '.join(FORMATS)}")
     return sorted(files)

@@ -1,16 +1,16 @@
 """Suite files: TOML with settings at the top, then blocks of problems and solvers.
 
-    about = "what it is for"
-    starts = 10             # random starts of each solver on each problem (1)
-    seed = 0                # of the starts (0)
-    time_limit = 60         # seconds a run (no limit)
-    memory_limit = 4        # GB a run (no limit)
-    threads = 1             # BLAS and OpenMP threads a run (1)
-    tolerance = 1e-6        # relative violation up to which a point is feasible (1e-6)
+    about = "purpose of the suite"
+    starts = 10             # random starts of each solver on each problem (default: 1)
+    seed = 0                # seed of the random starts (default: 0)
+    time_limit = 60         # seconds per run (default: no limit)
+    memory_limit = 4        # GB per run (default: no limit)
+    threads = 1             # BLAS and OpenMP threads per run (default: 1)
+    tolerance = 1e-6        # relative violation up to which a point is feasible (default: 1e-6)
 
     [[problem]]
-    name = "covariance_perceptron"    # a spec or a list of them
-    m = 100                           # its parameters; a list is a grid
+    name = "covariance_perceptron"    # a spec or a list of specs
+    m = 100                           # parameters of the family; a list adds one problem per value
     load = [0.5, 1, 2]
     seed = [0, 1, 2, 3, 4]
 
@@ -22,12 +22,12 @@
     path = "instances"                # relative to the working directory
 
     [[solver]]
-    name = ["gip", "ipopt"]           # "*" is every solver there is
+    name = ["gip", "ipopt"]           # "*" stands for all solvers
 
     [[solver]]
     name = "qcqp[improve=admm]"
-    starts = 5                        # settings and parameters of its own
-    where.load = [0.5, 1]             # only on these problems
+    starts = 5                        # settings and parameters of this solver only
+    where.load = [0.5, 1]             # run only on problems with one of these loads
 
 In a solver's block, a key with the name of a setting is that setting; a parameter of the same name must be given in the
 brackets of the spec. If several blocks match a solver and a problem, the last one is used. A solver that accepts only
@@ -82,7 +82,7 @@ def load_suite(name: str | Path, every: Sequence[str] | None = None) -> Suite:
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise QcqpbenchError(f"{path}: is not UTF-8: {error}") from error
+        raise QcqpbenchError(f"{path}: must be UTF-8 text: {error}") from error
     except OSError as error:
         raise QcqpbenchError(f"{path}: cannot be read: {system_reason(error)}") from error
     return _SuiteFile(path, text, every).suite()
@@ -126,7 +126,7 @@ class _SuiteFile:
         except tomllib.TOMLDecodeError as error:
             at = re.search(r"\(at line (\d+)", str(error))
             line = int(at[1]) if at else len(self.lines)
-            raise QcqpbenchError(f"{path}:{line}: is not TOML: {error}") from error
+            raise QcqpbenchError(f"{path}:{line}: must be TOML: {error}") from error
 
     def suite(self) -> Suite:
         settings = self._settings()
@@ -143,7 +143,7 @@ class _SuiteFile:
             with self._at(key):
                 if key not in allowed:
                     raise nearest(key, allowed, "key")
-                require(key != "about" or isinstance(value, str), f"about must be text, got {value!r}")
+                require(key != "about" or isinstance(value, str), f"about must be text, got {value!r:.100}")
                 if key in SETTINGS:
                     settings = replace(settings, **{key: value})
         return settings
@@ -152,16 +152,19 @@ class _SuiteFile:
         tables = self.content.get(kind, [])
         with self._at(kind):
             are_tables = isinstance(tables, list) and all(isinstance(table, dict) for table in tables)
-            require(are_tables, f"{kind} must be given by blocks that begin with [[{kind}]]")
-            require(bool(tables), f"a suite must have at least one block that begins with [[{kind}]]")
+            require(are_tables, f"{kind} must be given by blocks that begin with [[{kind}]], got {tables!r:.100}")
+            require(bool(tables), f"a suite must have at least one block that begins with [[{kind}]], got none")
         return [_Block(kind, number, table) for number, table in enumerate(tables)]
 
     def _problems(self, block: _Block) -> list[str]:
         if "file" in block.content:
             with self._at("file", block):
                 file = block.content["file"]
-                require(isinstance(file, str), f"file must be the path of a file or a folder, got {file!r}")
-                require(len(block.content) == 1, "file must be the only key of its block: files have no parameters")
+                require(isinstance(file, str), f"file must be the path of a file or a folder, got {file!r:.100}")
+                require(
+                    len(block.content) == 1,
+                    f"file must be the only key of its block, got the keys {', '.join(block.content)}",
+                )
                 return problem_files(self.path.parent / file)
         specs = list(self._specs(block))
         with self._at("name", block):
@@ -209,8 +212,8 @@ class _SuiteFile:
             names = _usable(known_names) if self.every is None else list(self.every)
         names = [names] if isinstance(names, str) else names
         are_texts = isinstance(names, list) and bool(names) and all(isinstance(name, str) for name in names)
-        requirement = f"a [[{block.kind}]] must have a name: a spec, or a list of them"
-        require(are_texts, f"{requirement}; known: {', '.join(known_names)}")
+        requirement = f"name of a [[{block.kind}]] must be a spec or a list of specs, got {names!r:.100}"
+        require(are_texts, f"{requirement}; allowed: {', '.join(known_names)}")
         parsed = [parse(name) for name in names or ()]
         for name, _ in parsed:
             if name not in known_names:
@@ -250,7 +253,7 @@ def _usable(names: Iterable[str]) -> list[str]:
         try:
             solver_facts(name)
         except QcqpbenchError as error:
-            warnings.warn(f"{name} is left out: {error}", stacklevel=2)
+            warnings.warn(f"the solver {name} is left out: {error}", stacklevel=2)
             continue
         usable.append(name)
     return usable
@@ -260,7 +263,7 @@ def _check_values(key: str, values: Sequence[Any], given: Any) -> None:
     """Raise QcqpbenchError if `values` is empty or holds a value other than text or a number."""
     require(bool(values), f"{key} must have at least one value, got []")
     simple = all(isinstance(value, str | int | float) for value in values)
-    require(simple, f"{key} must be a value or a list of values, got {given!r}")
+    require(simple, f"{key} must be text, a number, or a list of these, got {given!r:.100}")
 
 
 def _check_key(key: str, name: str, given: Mapping[str, str], block: _Block) -> None:
@@ -269,12 +272,12 @@ def _check_key(key: str, name: str, given: Mapping[str, str], block: _Block) -> 
     allowed = [parameter.name for parameter in described.parameters]
     if key not in allowed:
         raise nearest(key, (*block.reserved, *allowed), f"key of {name}")
-    require(key not in given, f"{key} must be given once, got it in the spec too")
+    require(key not in given, f"{key} must be given once, got {key}={given.get(key)} in the spec too")
 
 
 def _where(where: Any, problems: Sequence[str]) -> dict[str, list[Any]]:
     """Return the allowed values of each parameter in `where`; raise QcqpbenchError if no problem matches."""
-    require(isinstance(where, dict), f"where must name parameters, such as where.m = [25, 50], got {where!r}")
+    require(isinstance(where, dict), f"where must name parameters, such as where.m = [25, 50], got {where!r:.100}")
     known = {name for problem in problems for name in facts(problem)}
     for name in where:
         if name not in known:
@@ -283,5 +286,5 @@ def _where(where: Any, problems: Sequence[str]) -> dict[str, list[Any]]:
     if not any(fits(problem, allowed) for problem in problems):
         values = {name: dict.fromkeys(facts(problem).get(name) for problem in problems) for name in allowed}
         described = "; ".join(f"{name}: {', '.join(map(str, given))}" for name, given in values.items())
-        raise QcqpbenchError(f"where must fit one of the problems above, which have {described}")
+        raise QcqpbenchError(f"where must match one of the problems, which have {described}, got {allowed!r:.100}")
     return allowed

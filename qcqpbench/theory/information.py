@@ -105,7 +105,7 @@ def bits_per_entry(f: ArrayLike) -> Any:
         If f is not in [0, 1].
     """
     f = np.asarray(f, dtype=np.float64)
-    require(bool(((f >= 0) & (f <= 1)).all()), f"f must be from 0 to 1, got {f}")
+    require(bool(((f >= 0) & (f <= 1)).all()), f"f must be from 0 to 1, got {f!s:.80}")
     with np.errstate(divide="ignore", invalid="ignore"):
         surprise = [np.where(q > 0, q * np.log2(q), 0.0) for q in (f, 1 - f)]
     return f - surprise[0] - surprise[1]

@@ -22,7 +22,7 @@ from qcqpbench.errors import require
 
 Array = NDArray[np.float64]
 
-# Depth of the continued fraction below; at κ̄ = −2, where it converges slowest, 60 levels reach rounding error.
+# Depth of the continued fraction. At κ̄ = −2, where it converges slowest, 60 levels reach rounding error.
 _CONTINUED_FRACTION_LEVELS = 80
 
 
@@ -154,8 +154,9 @@ def covariance_kappa_bar(p: ArrayLike, m: ArrayLike, n: ArrayLike = 2) -> Any:
 
 
 def _check(m: ArrayLike, n: ArrayLike = 2) -> None:
-    require(bool((np.asarray(m) >= 1).all()), f"m must be at least 1, got {m!s}")
-    require(bool((np.asarray(n) >= 2).all()), f"n must be at least 2 for covariances, got {n!s}")
+    """Check that all `m` are at least 1 and all `n` at least 2."""
+    require(bool((np.asarray(m) >= 1).all()), f"m must be at least 1, got {m!s:.80}")
+    require(bool((np.asarray(n) >= 2).all()), f"n must be at least 2 for covariances, got {n!s:.80}")
 
 
 def _over(count: Any, integral: Any) -> Any:
@@ -165,8 +166,9 @@ def _over(count: Any, integral: Any) -> Any:
 
 
 def _positive(p: ArrayLike) -> Array:
+    """Return `p` as an array after checking that it is positive and finite."""
     p = np.asarray(p, dtype=np.float64)
-    require(bool(((p > 0) & (p < np.inf)).all()), f"p must be positive and finite, got {p}")
+    require(bool(((p > 0) & (p < np.inf)).all()), f"p must be positive and finite, got {p!s:.80}")
     return p
 
 

@@ -20,7 +20,7 @@ from qcqpbench.catalog.status import PointStatus, Termination
 from qcqpbench.results.store import Store
 from qcqpbench.run.attempt import solve
 from qcqpbench.run.job import Outcome, load_problem
-from tests.support.drawn import Panel, assert_files_show, assert_painted, columns, spans
+from tests.support.drawn import Panel, Point, assert_files_show, assert_painted, columns, spans
 from tests.support.figure_runs import NEEDS_MATPLOTLIB, TINY, raw, run
 
 # One process computes the runs that all tests of this file read.
@@ -275,55 +275,151 @@ def test_full_suites_have_the_parameters_of_the_paper() -> None:
 # --- files ---
 
 
+EVERYWHERE = (-math.inf, math.inf)
+RED, BLUE, ORANGE, GREEN = "#C1272D", "#0072B2", "#E69F00", "#009E73"
+
+
 def training_panels(shown: Data) -> list[Panel]:
-    patterns = {phase: shown.where(phase=phase)[:5] for phase in ("before", "after")}
-    assert all("pattern" in line for lines in patterns.values() for line in lines)
-    return [Panel(("G₁ = Q₁₂", "G₂ = Q₁₃"), columns(lines, "Q12", "Q13")) for lines in patterns.values()]
+    """Return the patterns before and after training, and after it the margin as a band and theory as lines."""
+    margins = {line["phase"]: line["margin"] for line in shown.with_column("margin")}
+    signs = {1: RED, -1: BLUE}, {1: "o", -1: "s"}
+    panels = []
+    for phase in ("before", "after"):
+        lines = shown.where(phase=phase)[:5]
+        assert all("pattern" in line for line in lines)
+        looks: dict[tuple[str, str], list[Point]] = {(color, marker): [] for color in (RED, BLUE) for marker in "os"}
+        for line in lines:
+            looks[signs[0][line["label12"]], signs[1][line["label13"]]].append((line["Q12"], line["Q13"]))
+        levels = [(axis, value) for axis in (0, 1) for value in (0, -margins["theory"], margins["theory"])]
+        panels.append(
+            Panel(
+                ("G₁ = Q₁₂", "G₂ = Q₁₃"),
+                columns(lines, "Q12", "Q13"),
+                looks=looks,
+                shown=EVERYWHERE,
+                levels=levels if phase == "after" else [(0, 0), (1, 0)],
+                bands=[(axis, -margins[phase], margins[phase]) for axis in (0, 1)] if phase == "after" else [],
+            )
+        )
+    return panels
 
 
 def overlap_panels(shown: Data) -> list[Panel]:
+    """Return runs and means, theory, which is 0, and the band ±1/√m at m = 5."""
     means = shown.where(kind="mean")
     points = columns([*shown.where(kind="run"), *means], "load", "overlap")
-    return [Panel(("load P̂", "overlap R₁₂"), points, bars=(1, spans(means, "overlap")), shift=0.02)]
+    return [
+        Panel(
+            ("load P̂", "overlap R₁₂"),
+            points,
+            bars=(1, spans(means, "overlap")),
+            shift=0.02,
+            series={"gip": columns(means, "load", "overlap")},
+            shown=EVERYWHERE,
+            levels=[(1, 0)],
+            bands=[(1, -1 / math.sqrt(5), 1 / math.sqrt(5))],
+        )
+    ]
 
 
 def optimization_panels(shown: Data) -> list[Panel]:
-    steps = shown.with_column("margin")
-    curves = columns(steps, "step", "margin") + columns(steps, "step", "soft_margin")
+    steps, patterns = shown.with_column("margin"), shown.with_column("pattern")
+    margin, soft = (columns(steps, "step", name) for name in ("margin", "soft_margin"))
+    looks = {
+        (color, "None"): columns([line for line in patterns if line["label"] == label], "step", "Q12")
+        for label, color in ((1, RED), (-1, BLUE))
+    }
+    last = steps[-1]["margin"]
+    (theory,) = shown.with_column("theory")
     return [
-        Panel(("step", "readout covariance Q₁₂ʳ"), columns(shown.with_column("pattern"), "step", "Q12")),
-        Panel(("step", "margin"), curves),
+        Panel(
+            ("step", "readout covariance Q₁₂ʳ"),
+            columns(patterns, "step", "Q12"),
+            looks=looks,
+            levels=[(1, -last), (1, last)],
+            shown=EVERYWHERE,
+        ),
+        Panel(
+            ("step", "margin"),
+            margin + soft,
+            series={"margin κ": margin, "soft margin $κ_η$": soft},
+            levels=[(1, theory["theory"])],
+            shown=EVERYWHERE,
+        ),
     ]
 
 
 def pattern_capacity_panels(shown: Data) -> list[Panel]:
     panels = []
+    names = {1: "classical", 2: "n = 2", 3: "n = 3"}
     for column, label, outputs in (("load", "patterns per synapse P̂", (1, 2)), ("p", "patterns P", (1, 2, 3))):
         lines = [line for line in shown.table if line["n"] in outputs]
         ranges = spans([line for line in lines if line["kind"] == "measured"], "kappa_bar")
-        panels.append(Panel(("margin κ̄", label), columns(lines, "kappa_bar", column), bars=(0, ranges)))
+        panels.append(
+            Panel(
+                ("margin κ̄", label),
+                columns(lines, "kappa_bar", column),
+                bars=(0, ranges),
+                series={names[n]: columns(shown.where(kind="measured", n=n), "kappa_bar", column) for n in outputs},
+                shown=(0, 3),
+            )
+        )
     return panels
 
 
 def information_capacity_panels(shown: Data) -> list[Panel]:
-    measured_lines = shown.where(kind="measured")
-    left = [*shown.where(kind="theory"), *shown.where(kind="classical")]
-    right = [*shown.where(kind="theory"), *measured_lines]
+    theory, measured_lines = shown.where(kind="theory"), shown.where(kind="measured")
+    classical = columns(shown.where(kind="classical"), "n", "information_per_synapse")
+    bits, ratios = (
+        {f"f = {f:g}": columns(shown.where(kind="theory", f=f), "n", name) for f in (1.0, 0.5, F, 0.05, 0.01)}
+        for name in ("information_per_synapse", "ratio")
+    )
     return [
-        Panel(("outputs n", "bits per synapse Î"), columns(left, "n", "information_per_synapse")),
-        Panel(("outputs n", "ratio to classical Î"), columns(right, "n", "ratio"), (1, spans(measured_lines, "ratio"))),
+        Panel(
+            ("outputs n", "bits per synapse Î"),
+            columns(theory, "n", "information_per_synapse") + classical,
+            series=bits | {"classical": classical},
+            shown=EVERYWHERE,
+        ),
+        Panel(
+            ("outputs n", "ratio to classical Î"),
+            columns([*theory, *measured_lines], "n", "ratio"),
+            bars=(1, spans(measured_lines, "ratio")),
+            series=ratios | {"measured, f = 0.2": columns(measured_lines, "n", "ratio")},
+            levels=[(1, 2)],
+            shown=EVERYWHERE,
+        ),
     ]
 
 
 def capacity_panels(shown: Data) -> list[Panel]:
     """Return the panels of each series at its largest m: 8, and 4 for soft_margin."""
-    lines = [line for line in shown.table if line.get("m") == (4 if line["series"] == "soft margin" else 8)]
-    points = columns([*shown.where(series="theory"), *lines], "kappa_bar", "load")
+    series = {
+        "theory": shown.where(series="theory"),
+        "certified bound": shown.where(series="certified bound", m=8),
+        "slsqp": shown.where(series="slsqp", m=8),
+        "soft margin, m = 4": shown.where(series="soft margin", m=4),
+    }
+    assert all(series.values())
+    _, bounds, slsqp, soft = series.values()
+    points = {label: columns(lines, "kappa_bar", "load") for label, lines in series.items()}
     return [
-        Panel(("margin κ̄", "load P̂"), points, bars=(0, spans(lines, "kappa_bar"))),
+        Panel(
+            ("margin κ̄", "load P̂"),
+            [point for of_series in points.values() for point in of_series],
+            bars=(0, spans([*bounds, *slsqp, *soft], "kappa_bar")),
+            series=points,
+            levels=[(0, 0)],
+            shown=(-1, max(line["kappa_bar"] for line in series["theory"])),
+        ),
         Panel(
             ("load P̂", "fraction of positive margins"),
-            columns([line for line in lines if "runs" in line], "load", "positive_fraction"),
+            columns([*slsqp, *soft], "load", "positive_fraction"),
+            looks={
+                (GREEN, "P"): columns(slsqp, "load", "positive_fraction"),
+                (ORANGE, "^"): columns(soft, "load", "positive_fraction"),
+            },
+            shown=EVERYWHERE,
         ),
     ]
 

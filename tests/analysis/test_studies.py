@@ -22,7 +22,7 @@ from qcqpbench.cli.main import main
 from qcqpbench.results.store import Store
 from qcqpbench.run.suite import Settings, Suite, facts
 from qcqpbench.theory import covariance_kappa_bar, margin_integral
-from tests.support.drawn import Panel, assert_files_show, assert_painted, columns, power, spans
+from tests.support.drawn import Panel, Point, assert_files_show, assert_painted, columns, power, spans
 from tests.support.figure_runs import COVARIANCE, NEEDS_MATPLOTLIB, raw, run, tiny
 
 # One process computes the runs that all tests of this file read.
@@ -205,17 +205,40 @@ def test_outputs_are_compared_at_equal_fractions_of_the_capacity(results_file: P
         assert line["kappa_bar_theory"] == pytest.approx(covariance_kappa_bar(p, line["m"], 3))
 
 
+def by_name(lines: list[dict[str, Any]], name: str, form: str, x: str, y: str) -> dict[str, list[Point]]:
+    """Return the points of the lines by the label that the column `name` gives them."""
+    return {
+        form.format(value): columns([line for line in lines if line[name] == value], x, y)
+        for value in {line[name] for line in lines}
+    }
+
+
 def margins_panels(data: Data) -> list[Panel]:
-    """Return the panels. Each limit adds a line of two points on the left."""
-    sizes = data.where(kind="size", ensemble="paper")
+    """Return the panels. Each limit adds the ends of its fit on the left, at m → ∞ and beyond the smallest m."""
+    sizes = [line | {"x": power(line["m"])} for line in data.where(kind="size", ensemble="paper")]
     loads = {line["load"]: line["kappa_bar_theory"] for line in sizes}
-    left = [(power(line["m"]), line["kappa_bar"]) for line in sizes] + [(0.0, value) for value in loads.values()]
     limits = data.where(kind="limit")
-    ends = [line for line in limits if line["ensemble"] == "paper"]
+    ends = [
+        (x, line["kappa_bar"] + line["slope"] * x)
+        for line in limits
+        if line["ensemble"] == "paper"
+        for x in (0.0, 1.1 * max(size["x"] for size in sizes if size["load"] == line["load"]))
+    ]
     bounds = [line for line in data.where(kind="bound", ensemble="paper") if line["m"] == 12]
     return [
-        Panel(("m^(−2/3)", "margin κ̄"), left, guides=2 * len(ends)),
-        Panel(("load P̂", "κ̄∞ − theory"), columns([*limits, *bounds], "load", "difference"), shift=0.05),
+        Panel(
+            ("m^(−2/3)", "margin κ̄"),
+            columns(sizes, "x", "kappa_bar") + [(0.0, value) for value in loads.values()] + ends,
+            series=by_name(sizes, "load", "P̂ = {:g}", "x", "kappa_bar"),
+        ),
+        Panel(
+            ("load P̂", "κ̄∞ − theory"),
+            columns([*limits, *bounds], "load", "difference"),
+            shift=0.05,
+            series=by_name(limits, "ensemble", "{}", "load", "difference")
+            | {"bound, m = 12": columns(bounds, "load", "difference")},
+            levels=[(0, HYPERSTATIC_LOAD), (1, 0)],
+        ),
     ]
 
 
@@ -224,29 +247,53 @@ def active_panels(data: Data) -> list[Panel]:
     runs = [line for line in data.table if line["ensemble"] != "theory"]
     ensembles = {line["ensemble"] for line in runs}
     common = max(set.intersection(*({line["m"] for line in data.where(ensemble=each)} for each in ensembles)))
-    parts = data.where(ensemble="paper"), [line for line in runs if line["m"] == common]
+    parts = {"m": data.where(ensemble="paper"), "ensemble": [line for line in runs if line["m"] == common]}
     return [
-        Panel(labels, columns([*theory, *lines], "load", "share"), bars=(1, spans(lines, "share"))) for lines in parts
+        Panel(
+            labels,
+            columns([*theory, *lines], "load", "share"),
+            bars=(1, spans(lines, "share")),
+            series=by_name(lines, name, "m = {}" if name == "m" else "{}", "load", "share")
+            | {"replica symmetry": columns(theory, "load", "share")},
+            levels=[(0, HYPERSTATIC_LOAD), (1, 1)],
+        )
+        for name, lines in parts.items()
     ]
 
 
 def gaps_panels(data: Data) -> list[Panel]:
-    """Return the panels: both loads with theory at the largest size, and all sizes at load 2."""
+    """Return the panels: both loads with theory at the largest size, and all sizes at load 2 with a power law."""
     lines = data.where(ensemble="paper")
     largest = max(line["m"] for line in lines)
     left = data.where(ensemble="paper", m=largest)
     densities = columns(left, "gap", "density") + columns(left, "gap", "density_theory")
-    last = columns(data.where(ensemble="paper", load=2), "gap", "density")
-    return [Panel(("gap h", "density"), densities), Panel(("gap h", "density"), last, guides=2)]
+    right = data.where(ensemble="paper", load=2)
+    middle = [line for line in right if line["m"] == largest and 0.01 < line["gap"] < 0.3]
+    # The exponent of the gaps between jammed spheres; its factor is the geometric mean over the gaps.
+    factor = math.prod(line["density"] * line["gap"] ** 0.41269 for line in middle) ** (1 / len(middle))
+    guide = [(gap, factor * gap**-0.41269) for gap in (1e-3, 1.0)]
+    return [
+        Panel(("gap h", "density"), densities, series=by_name(left, "load", "P̂ = {:g}", "gap", "density")),
+        Panel(
+            ("gap h", "density"),
+            columns(right, "gap", "density") + guide,
+            series=by_name(right, "m", "m = {}", "gap", "density") | {"h^(−0.41)": guide},
+        ),
+    ]
 
 
 def overlaps_panels(data: Data) -> list[Panel]:
     pairs, means = data.where(kind="pair", ensemble="paper"), data.where(kind="mean", ensemble="paper")
-    assert len({(line["m"], line["load"]) for line in pairs}) == 1
+    ((_, load),) = {(line["m"], line["load"]) for line in pairs}
     values = sorted(line["overlap"] for line in pairs)
+    steps = [(q, (k + 1) / len(values)) for k, q in enumerate(values)]
     return [
-        Panel(("overlap q", "share of pairs ≤ q"), [(q, (k + 1) / len(values)) for k, q in enumerate(values)]),
-        Panel(("load P̂", "mean overlap"), columns(means, "load", "overlap")),
+        Panel(("overlap q", "share of pairs ≤ q"), steps, series={f"P̂ = {load:g}": steps}),
+        Panel(
+            ("load P̂", "mean overlap"),
+            columns(means, "load", "overlap"),
+            series=by_name(means, "m", "m = {}", "load", "overlap"),
+        ),
     ]
 
 
@@ -256,11 +303,25 @@ def outputs_panels(data: Data) -> list[Panel]:
     sizes = data.where(kind="size", ensemble="paper")
     largest = {n: max(line["m"] for line in sizes if line["n"] == n) for n in {line["n"] for line in sizes}}
     left = [line for line in sizes if line["m"] == largest[line["n"]]]
-    left += [line for line in limits if line["ensemble"] == "paper"]
+    ends = [line for line in limits if line["ensemble"] == "paper"]
+    fractions = [line["fraction"] for line in data.table]
+    grid_fractions = np.linspace(min(fractions), max(fractions), 101).tolist()
+    theory = [(x, float(covariance_kappa_bar(4 * x, 1))) for x in grid_fractions]
     x = "p (n−1)/(4m)"
     return [
-        Panel((x, "margin κ̄"), columns(left, "fraction", "kappa_bar"), guides=101, shift=0.02),
-        Panel((x, "p (n−1) I(κ̄∞)/(4m)"), columns(limits, "fraction", "capacity_ratio"), shift=0.02),
+        Panel(
+            (x, "margin κ̄"),
+            columns([*left, *ends], "fraction", "kappa_bar") + theory,
+            shift=0.02,
+            series=by_name(ends, "n", "n = {}", "fraction", "kappa_bar") | {"theory, m → ∞": theory},
+        ),
+        Panel(
+            (x, "p (n−1) I(κ̄∞)/(4m)"),
+            columns(limits, "fraction", "capacity_ratio"),
+            shift=0.02,
+            series=by_name(ends, "n", "n = {}", "fraction", "capacity_ratio"),
+            levels=[(1, 1)],
+        ),
     ]
 
 

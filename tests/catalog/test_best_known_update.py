@@ -111,8 +111,11 @@ def test_update_accepts_points_of_a_file(small: Path, tmp_path: Path, capsys: py
     [
         (np.ones((3, 10)), "the point of covariance_perceptron[m=10,n=2,*] must have the shape (2, 10), got (3, 10)"),
         (np.ones(20), "the point of * must have the shape (2, 10), got (20,)"),
-        (np.where(np.eye(2, 10), np.nan, 1), "the point of * must hold finite numbers, got one that is not"),
-        (np.ones((2, 10)) * [[1], [0]], "the point of * must have a direction in each row, got a row of zeros"),
+        (np.where(np.eye(2, 10), np.nan, 1), "the point of * must hold finite numbers, got [nan, nan]"),
+        (
+            np.ones((2, 10)) * [[1], [0]],
+            "the point of * must have a nonzero value in each row, got zeros in the rows [1]",
+        ),
         (np.ones((2, 10)) * 1j, "the point of * must hold real numbers, got complex128"),
         (np.full((2, 10), "1"), "the point of * must hold real numbers, got <U1"),
         (np.full((2, 10), None), "* must hold numbers or text, got Python objects"),
@@ -138,7 +141,8 @@ def test_origin_must_be_a_line_of_text(
 ) -> None:
     np.savez(tmp_path / "mine.npz", solver=text)
     code, lines = run_command(capsys, "update", tmp_path / "mine.npz", "-o", small)
-    assert (code, len(lines)) == (2, 1) and lines[0].endswith("mine.npz: solver must be one line of text")
+    assert (code, len(lines)) == (2, 1)
+    assert "mine.npz: solver must be one line of printable text, got array(" in lines[0]
 
 
 def test_update_creates_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

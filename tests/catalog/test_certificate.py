@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import qcqpbench
-from qcqpbench.catalog.certificate import certify_margin
+from qcqpbench.catalog.certificate import _Bound, certify_margin, proved_bound
 from qcqpbench.errors import QcqpbenchError
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 from qcqpbench.run.attempt import certify, solve
@@ -34,6 +34,52 @@ def test_any_multipliers_give_a_bound(make_task: MakeTask, n: int, seed: int) ->
     assert proof.multipliers.min() >= 0 and proof.multipliers.sum() == pytest.approx(1)
     top = np.linalg.eigvalsh(S - np.diag(np.repeat(proof.offsets, task.m)))[-1]
     assert proof.bound == pytest.approx(0.5 * proof.offsets.sum() + 0.5 * n * max(0.0, top), abs=1e-9)
+
+
+def whole_number_task(copies: int) -> MaxMargin:
+    """Return a task of equal patterns P = u vᵀ with ‖u‖ = 3 and ‖v‖ = 7, whose largest margin is exactly 21."""
+    pattern = np.zeros((50, 50))
+    pattern[:3, :3] = np.outer([1, 2, 2], [2, 3, 6])
+    return MaxMargin(np.repeat(pattern[None], copies, axis=0), np.ones((copies, 1), dtype=np.int8))
+
+
+@pytest.mark.parametrize("offset", [0.0, 1000.0, -1000.0])
+def test_bound_holds_if_eigenvalues_are_rounded_down(offset: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lower every eigenvalue by 8 · size · 2⁻⁵³ · norm, more than LAPACK's error."""
+    exact = np.linalg.eigvalsh
+
+    def rounded_down(matrix: Any) -> Any:
+        return exact(matrix) - 8 * len(matrix) * 2.0**-53 * np.abs(matrix).sum(axis=1).max()
+
+    monkeypatch.setattr(np.linalg, "eigvalsh", rounded_down)
+    bound = proved_bound(whole_number_task(1), np.ones((1, 1)), np.full(2, offset))
+    assert 21 <= bound <= 21 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("total", [1 - 1e-9, 1 + 1e-9])
+def test_bound_holds_if_the_multipliers_do_not_sum_to_one_exactly(total: float) -> None:
+    best = _Bound(whole_number_task(2))
+    best.update(np.full((2, 1), total / 2))
+    assert 21 <= best.value <= 21 * (1 + 1e-8)
+
+
+@pytest.mark.parametrize("wrong", [[1.0, -0.5], [1.0, np.inf], [1.0, np.nan], [0.0, 0.0]])
+def test_multipliers_that_prove_nothing_give_no_bound(wrong: list[float]) -> None:
+    """Try among others λ with a negative entry and a positive sum, for which weak duality does not hold."""
+    task = whole_number_task(2)
+    assert proved_bound(task, np.array(wrong)[:, None]) == np.inf
+    assert certify_margin(task, multipliers=np.array(wrong)[:, None]).bound >= 21
+
+
+@pytest.mark.parametrize(("distance", "is_proved"), [(1e-7, True), (1e-5, False)])
+def test_a_point_is_proved_optimal_up_to_a_gap_of_1e_6(distance: float, is_proved: bool) -> None:
+    """Turn the first row by the angle at which the margin is 21 · (1 − distance)."""
+    task, point = whole_number_task(1), np.zeros((2, 50))
+    u, orthogonal, v = np.array([1, 2, 2]) / 3, np.array([2, 1, -2]) / 3, np.array([2, 3, 6]) / 7
+    point[0, :3] = (1 - distance) * u + np.sqrt(1 - (1 - distance) ** 2) * orthogonal
+    point[1, :3] = v
+    proof = certify_margin(task, point)
+    assert proof.gap == pytest.approx(distance, rel=0.1) and proof.proved_optimal is is_proved
 
 
 @pytest.mark.solver

@@ -1,10 +1,13 @@
 """Check that the hash of a solver's source changes with the code it runs, and with nothing else."""
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from qcqpbench.analysis.report.numbers.sources import read
 from qcqpbench.catalog.identity import source_hash
 
 
@@ -119,3 +122,50 @@ def test_modules_of_other_distributions_do_not_count(tmp_path: Path, monkeypatch
     assert before != "unknown"
     (tmp_path / "onefile.py").write_text("changed = True\n")
     assert hash_from(monkeypatch, tmp_path, module="lone") == before
+
+
+SOLVER = """
+from dataclasses import dataclass
+from qcqpbench import MaxMargin, RunFunction, Solution, TaskSolver, Termination
+from ._factor import FACTOR
+
+@dataclass(frozen=True)
+class Edited(TaskSolver):
+    name = "edited"
+    drives = "nothing"
+    citation = "none"
+
+    def build(self, problem: MaxMargin) -> RunFunction:
+        return lambda start, budget: Solution(FACTOR * start, Termination.FINISHED)
+"""
+
+
+@pytest.mark.slow
+def test_runs_of_changed_code_are_new_runs(tmp_path: Path) -> None:
+    """Change a private module that a plug-in imports; neither the run nor the report takes its rows for the older."""
+    package, metadata = tmp_path / "edited_solver", tmp_path / "edited_solver-1.0.dist-info"
+    package.mkdir()
+    metadata.mkdir()
+    (package / "__init__.py").touch()
+    (package / "solver.py").write_text(SOLVER)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: edited-solver\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[qcqpbench.solvers]\nedited = edited_solver.solver:Edited\n")
+
+    def run(factor: str, results: str) -> str:
+        """Return the last line of the command."""
+        (package / "_factor.py").write_text(f"FACTOR = {factor}\n")
+        command = [Path(sys.executable).with_name("qcqpbench"), "run", "-p", "covariance_perceptron[m=3,p=3]"]
+        command += ["-s", "edited", "-r", "1", "-j", "1", "-o", results]
+        environment = os.environ | {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+        printed = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+        return printed.stdout.splitlines()[-1]
+
+    assert run("1.0", "a.db") == "a.db: 1 runs"
+    assert run("1.0", "a.db") == "a.db: 1 runs, 1 of them done before"
+    assert run("[[1.0], [-1.0]]", "a.db") == "a.db: 1 runs"
+    assert run("[[1.0], [-1.0]]", "b.db") == "b.db: 1 runs"
+    assert run("1.0", "c.db") == "c.db: 1 runs"
+    for results in (["a.db"], ["b.db", "c.db"]):
+        rows = read([tmp_path / name for name in results]).rows
+        assert len({row["version"] for row in rows}) == len({row["label"] for row in rows}) == len(rows) == 2
+        assert rows[0]["margin"] != rows[1]["margin"]

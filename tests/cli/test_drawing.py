@@ -64,7 +64,7 @@ def test_figures_are_drawn_from_a_results_file(
     code, text = run_command(capsys, "figures", "overlap", "overlap", "-r", path, "-o", target)
     assert code == 0 and text == f"{target / 'overlap'}: pdf, svg, png, csv\n"
     code, text = run_command(capsys, "figures", "training", "-r", path, "-o", target)
-    assert code == 2 and text == f"qcqpbench: {path}: has no run with a point for the figure training\n"
+    assert code == 2 and text == f"qcqpbench: {path}: must hold a run with a point for the figure training, got none\n"
     assert path.read_bytes() == before
 
 

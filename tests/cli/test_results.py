@@ -137,7 +137,7 @@ def test_merge_names_a_damaged_source(results: Path, tmp_path: Path, capsys: pyt
     content[8192:] = b"z" * (len(content) - 8192)
     bad.write_bytes(content)
     code, (line,) = call(capsys, "merge", bad, "-o", target)
-    assert code == 2 and line.startswith(f"qcqpbench: {bad}: is damaged")
+    assert code == 2 and line.startswith(f"qcqpbench: {bad}: must be a qcqpbench results file, but it is damaged")
     assert bad.read_bytes() == content
 
 

@@ -232,16 +232,16 @@ P2, L2 = np.ones((2, 3, 3)), np.ones((2, 1))
         ([[[1]], [[1, 2]]], L2, 1, "patterns must be an array of numbers"),
         (P2, L2[:1], 1, r"labels must have shape \(2, n\(n-1\)/2\), got \(1, 1\)"),
         (P2, L2[:, 0], 1, r"labels must have shape \(2, n\(n-1\)/2\), got \(2,\)"),
-        (P2, np.ones((2, 2)), 1, r"labels must have n\(n-1\)/2 columns, .* got 2"),
-        (P2, np.ones((2, 0)), 1, r"labels must have n\(n-1\)/2 columns, .* got 0"),
+        (P2, np.ones((2, 2)), 1, r"labels must have n\(n-1\)/2 columns .* got 2"),
+        (P2, np.ones((2, 0)), 1, r"labels must have n\(n-1\)/2 columns .* got 0"),
         (P2, 0 * L2, 1, r"labels must be \+1 or -1"),
         (P2, 257 * L2, 1, r"labels must be \+1 or -1"),
         (P2, np.nan * L2, 1, r"labels must be \+1 or -1"),
         (P2, [["a"], ["b"]], 1, "labels must be an array of numbers"),
         (P2, [[1], [1, 1]], 1, "labels"),
-        (P2, L2, 0, "scale must be positive, got 0"),
-        (P2, L2, np.nan, "scale must be positive, got nan"),
-        (P2, L2, np.inf, "scale must be positive, got inf"),
+        (P2, L2, 0, "scale must be positive and finite, got 0"),
+        (P2, L2, np.nan, "scale must be positive and finite, got nan"),
+        (P2, L2, np.inf, "scale must be positive and finite, got inf"),
     ],
 )
 def test_wrong_tasks_are_refused(patterns: Any, labels: Any, scale: Any, message: str) -> None:
@@ -303,5 +303,5 @@ def test_accuracy_counts_held_out_trials_assigned_to_their_class(make_task: Make
 def test_wrong_held_out_trials_are_refused(make_task: MakeTask) -> None:
     task = make_task(p=3, m=4, n=3)
     for other in (make_task(p=3, m=5, n=3), make_task(p=3, m=4, n=2)):
-        with pytest.raises(QcqpbenchError, match=r"must have \(4, 3\) inputs and pairs of outputs"):
+        with pytest.raises(QcqpbenchError, match=r"held_out must have \(inputs, pairs of outputs\) = \(4, 3\)"):
             MaxMargin(task.patterns, task.labels, held_out=other)

@@ -168,7 +168,7 @@ def test_the_psd_ensemble_is_positive_semidefinite(m: int, f: float) -> None:
 
 
 def test_the_psd_ensemble_refuses_a_large_c_and_states_the_largest() -> None:
-    expected = r"c must be at most (\S+) for these .*, got 0.5: one has the eigenvalue -"
+    expected = r"c must be at most (\S+) for these .*, got 0.5: a pattern has the eigenvalue -"
     with pytest.raises(QcqpbenchError, match=expected) as caught:
         problem("covariance_perceptron[m=40,p=20,c=0.5,ensemble=psd]")
     stated = re.search(expected, str(caught.value))
@@ -285,8 +285,8 @@ BIG = 10**12
         ("covariance_perceptron[load=1,p=3]", "load or p must be given, got both"),
         ("covariance_perceptron[f=1.5]", "f must be more than 0 and at most 1, got 1.5"),
         ("covariance_perceptron[f=0]", "f must be more than 0 and at most 1, got 0.0"),
-        ("covariance_perceptron[c=0]", "c must be a positive number, got 0.0"),
-        ("covariance_perceptron[c=inf]", "c must be a positive number, got inf"),
+        ("covariance_perceptron[c=0]", "c must be positive and finite, got 0.0"),
+        ("covariance_perceptron[c=inf]", "c must be positive and finite, got inf"),
         ("covariance_perceptron[seed=-1]", "seed must be 0 or more, got -1"),
         ("covariance_perceptron[ensemble=wishart]", r"ensemble must be paper\|psd\|gaussian, got wishart"),
         ("covariance_perceptron[mm=3]", "unknown parameter of covariance_perceptron 'mm'; did you mean 'm'"),

@@ -185,12 +185,15 @@ def test_two_names_of_one_problem_are_run_once(
 
 
 WRONG = [
-    ("", r"index.csv:1: there must be exactly one column name, as in name,best, got 0$"),
-    ("who,best\nme,3\n", "index.csv:1: there must be exactly one column name, as in name,best, got 0$"),
-    ("name,best,best\none,3,4\n", "index.csv:1: there must be at most one column best, as in name,best, got 2$"),
-    ("name,best\n", "index.csv: there must be a line for each instance, got none"),
-    ("name,best\none\n", "index.csv:2: there must be 2 cells, as in the first line, got 1$"),
-    ("name,best\n\none,1,2\n", "index.csv:3: there must be 2 cells, as in the first line, got 3$"),
+    ("", r"index.csv:1: header must have exactly one column 'name', as in 'name,best', got ''$"),
+    ("who,best\nme,3\n", "index.csv:1: header must have exactly one column 'name', as in 'name,best', got 'who,best'$"),
+    (
+        "name,best,best\none,3,4\n",
+        "index.csv:1: header must have at most one column 'best', as in 'name,best', got 'name,best,best'$",
+    ),
+    ("name,best\n", "index.csv: must have a line for each instance after the header, got none$"),
+    ("name,best\none\n", "index.csv:2: line must have 2 cells, as the header has, got 1$"),
+    ("name,best\n\none,1,2\n", "index.csv:3: line must have 2 cells, as the header has, got 3$"),
     ("name,best\n,3\n", "index.csv:2: name must be neither empty nor repeated, got ''$"),
     ("name,best\none,\none,\n", "index.csv:3: name must be neither empty nor repeated, got 'one'$"),
     ("name,best\none,many\n", "index.csv:2: best must be a finite number or empty, got 'many'$"),
@@ -199,10 +202,10 @@ WRONG = [
     ("name,best\none,1e999\n", "index.csv:2: best must be a finite number or empty, got '1e999'$"),
     ("name,best\none,-1_0\n", "index.csv:2: best must be a finite number or empty, got '-1_0'$"),
     ("name,best\none,\u0663\n", "index.csv:2: best must be a finite number or empty, got '\u0663'$"),
-    ('name,best\none,"1\n', "index.csv:2: is not valid CSV"),
+    ('name,best\none,"1\n', "index.csv:2: line must be valid CSV, but it is not: "),
     (
         "name,best\none,-1.4142135\n",
-        "index.csv:2: claims -1.4142135, but the objective at the point of one.sol is",
+        r"index.csv:2: stated objective must be -1.4142.*, that of the point in one.sol, got -1.4142135$",
     ),
 ]
 
@@ -217,14 +220,14 @@ def test_a_wrong_index_is_refused_in_one_line(folder: Path, text: str, message: 
 
 def test_missing_files_and_names_are_refused(folder: Path) -> None:
     for given, message in (
-        ({}, "instance must be one of 3 problems, such as instance=one, got none"),
+        ({}, "instance must be one of the 3 instances, such as instance=one, got None"),
         ({"instance": "on"}, "unknown instance of .*index.csv 'on'; did you mean 'one'"),
     ):
         with pytest.raises(QcqpbenchError, match=message):
             problem(spec(folder, **given))
     (folder / "one.qplib").rename(folder / "four.qplib")
     with pytest.raises(
-        QcqpbenchError, match=r"index.csv:2: there must be exactly one of the files one.npz, .*, got none$"
+        QcqpbenchError, match=r"index.csv:2: exactly one of the files one.npz, .* must exist, got none$"
     ):
         load(folder, "one")
     for end in ("qplib", "npz"):
@@ -234,9 +237,11 @@ def test_missing_files_and_names_are_refused(folder: Path) -> None:
     with pytest.raises(QcqpbenchError, match=r"nowhere.index.csv: cannot be read: No such file"):
         problem(spec("nowhere", instance="one"))
     (folder / "index.csv").write_bytes(b"name,best\none\xff,3\n")
-    with pytest.raises(QcqpbenchError, match=r"index.csv: is not UTF-8"):
+    with pytest.raises(QcqpbenchError, match=r"index.csv: must be UTF-8 text, but it is not: "):
         Suite.of([spec(folder)], ["slsqp"])
-    with pytest.raises(QcqpbenchError, match=r"path must be a folder with an index.csv, got none"):
+    with pytest.raises(
+        QcqpbenchError, match=r"path must be a folder with an index.csv, as in library.path=FOLDER., got None$"
+    ):
         family("library")
 
 
@@ -245,10 +250,10 @@ def test_missing_files_and_names_are_refused(folder: Path) -> None:
     [
         (
             "objvar -1.4142136\nx2 -0.707106781187\nx3 -0.707106781187\n",
-            "one.sol: claims -1.4142136, but the objective",
+            r"one.sol: stated objective must be .*, that of the point in one.sol, got -1.4142136$",
         ),
-        ("objvar -2\nx2 -1\nx3 -1\n", "index.csv:2: claims -1.4142135.*is -2.0"),
-        ("objvar 1\nx2 1\n", "index.csv:2: claims"),
+        ("objvar -2\nx2 -1\nx3 -1\n", "index.csv:2: stated objective must be -2.0, .*, got -1.4142135"),
+        ("objvar 1\nx2 1\n", "index.csv:2: stated objective must be"),
         ("objvar much\n", "one.sol:1: "),
     ],
 )

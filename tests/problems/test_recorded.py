@@ -160,7 +160,7 @@ def test_a_constant_channel_stays_zero() -> None:
     for normalize in ("channels", "trial", "none"):
         instance = recorded_task(**content, normalize=normalize)
         assert (instance.patterns[:, 2] == 0).all()
-    with pytest.raises(QcqpbenchError, match="channel 2 must not be a mixture of the others"):
+    with pytest.raises(QcqpbenchError, match="channel 2 must be linearly independent of those before it"):
         recorded_task(**content, normalize="whiten")
 
 
@@ -354,18 +354,18 @@ X = recordings()["X"]
         (broken(X=with_nan()), "", "trial 5 must be finite, got inf or NaN among its 20 samples"),
         (broken(X=with_nan()), "classes=0:2", "trial 5 must be finite"),
         (broken(X=X * np.inf), "", "trial 0 must be finite"),
-        (broken(X=X * 1e200), "", "overflow: scale them"),
+        (broken(X=X * 1e200), "", "overflow: scale X down"),
         (broken(X=np.full_like(X, np.nan)), "", "trial 0 must have at least 2 samples, got 0"),
         (broken(X=X.astype(object)), "", "X must hold numbers or text, got Python objects"),
         (broken(y=np.array(["a", None] * 15, dtype=object)), "", "y must hold numbers or text, got Python objects"),
         (broken(y=np.zeros((30, 2))), "", r"y must hold a label for each trial, got shape \(30, 2\)"),
-        (broken(y=np.zeros(30)), "", "classes must be two or more, all different, got 0$"),
+        (broken(y=np.zeros(30)), "", "classes must be two or more, all different, got '0'$"),
         (broken(y=np.arange(29)), "", "y must hold one label for each of 30 trials, got 29"),
         (broken(), "classes=0:7", "unknown class '7'; allowed: 0, 1, 2"),
-        (broken(), "classes=0", "classes must be two or more, all different, got 0$"),
-        (broken(), "classes=0:0", "classes must be two or more, all different, got 0:0$"),
+        (broken(), "classes=0", "classes must be two or more, all different, got '0'$"),
+        (broken(), "classes=0:0", "classes must be two or more, all different, got '0:0'$"),
         (broken(lengths=np.full(30, 1)), "", "trial 0 must have at least 2 samples, got 1"),
-        (broken(lengths=np.full(30, 21)), "", "lengths must be whole numbers from 0 to 20"),
+        (broken(lengths=np.full(30, 21)), "", "lengths must be whole numbers from 0 to .*, got .21 21"),
         (broken(lengths=np.full(30, -1)), "", "lengths must be whole numbers"),
         (broken(lengths=np.full(30, 9.5)), "", "lengths must be whole numbers"),
         (broken(lengths=np.full(3, 9)), "", "lengths must hold 30 numbers"),
@@ -397,7 +397,7 @@ def test_wrong_recordings_are_refused_in_one_line(
 def test_a_negative_variance_is_refused_with_a_remedy() -> None:
     x = np.tile([1.0, -1.0], (4, 2, 6)) + 0.1 * np.random.default_rng(0).standard_normal((4, 2, 12))
     for normalize in ("channels", "trial"):
-        with pytest.raises(QcqpbenchError, match="must not be negative: use a smaller max_lag or normalize=none"):
+        with pytest.raises(QcqpbenchError, match=r"must not be negative, got -.*: use a smaller max_lag or norm"):
             recorded_task(x, [0, 1, 0, 1], feature="lag_integrated", max_lag=1, normalize=normalize)
 
 
@@ -429,7 +429,7 @@ def test_files_without_recordings_are_refused(tmp_path: Path) -> None:
     assert "directory" in refused(tmp_path)
     for content in (b"", b"hello", b"PK\x03\x04", SHIPPED.read_bytes()[:50_000]):
         (tmp_path / "a.npz").write_bytes(content)
-        assert "is damaged or not an .npz file of recordings" in refused(tmp_path / "a.npz")
+        assert "must be an .npz file of recordings, got a damaged or different file" in refused(tmp_path / "a.npz")
     write(problem("covariance_perceptron[m=4,p=3]"), tmp_path / "task.npz")
     assert "must hold the arrays X and y, got no X and no y" in refused(tmp_path / "task.npz")
 
@@ -440,5 +440,5 @@ def test_a_zip_bomb_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_too_many_channels_are_refused_before_memory_is_allocated() -> None:
-    with pytest.raises(QcqpbenchError, match=r"covariances must take at most 8 GB, got 25\.6 GB of 40000 channels"):
+    with pytest.raises(QcqpbenchError, match=r"covariances must take under 8 GB, got 25\.6 GB of 40000 channels"):
         recorded_task(np.zeros((2, 40_000, 2)), [0, 1], test_share=0)

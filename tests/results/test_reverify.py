@@ -14,7 +14,7 @@ import pytest
 
 import qcqpbench
 from qcqpbench import QCQP
-from qcqpbench.catalog.status import Termination
+from qcqpbench.catalog.status import PointStatus, Termination
 from qcqpbench.problem.metadata import BestKnown
 from qcqpbench.results._blobs import pack, unpack
 from qcqpbench.results.store import Row, Store
@@ -24,7 +24,18 @@ from qcqpbench.run.suite import Suite
 from qcqpbench.run.suite_file import load_suite
 from qcqpbench.run.verify import verify
 from tests.support.old_files import make_older
-from tests.support.results_files import CONVEX, ROOT, add_runs, call, change, read_rows, rewrite_keys
+from tests.support.results_files import (
+    CONVEX,
+    ROOT,
+    TASK,
+    add_outcomes,
+    add_runs,
+    call,
+    change,
+    outcome,
+    read_rows,
+    rewrite_keys,
+)
 
 # --- findings at points ---
 
@@ -198,7 +209,7 @@ def test_the_keys_of_the_file_of_schema_1_agree(tmp_path: Path, capsys: pytest.C
 @pytest.mark.parametrize(
     ("id", "name", "value", "recomputed"),
     [(1, "kappa_bar_theory", 0.001, None), (1, "sense", "maximize", "None"), (3, "sense", "maximize", "'minimize'"),
-     (3, "kappa_bar_theory", 1.7, None)],
+     (1, "kappa_bar_theory", None, None), (2, "kappa_bar_theory", None, None), (3, "kappa_bar_theory", 1.7, None)],
 )  # fmt: skip
 def test_a_false_fact_about_the_problem_differs(
     results: Path, capsys: pytest.CaptureFixture[str], id: int, name: str, value: Any, recomputed: str | None
@@ -213,10 +224,30 @@ def test_a_false_fact_about_the_problem_differs(
 
 def test_facts_that_a_row_does_not_state_are_no_difference(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Check rows as old versions wrote them; the last digits of theory may differ between versions of SciPy."""
-    change(results, "UPDATE run SET sense = NULL, best_known = NULL")
-    change(results, "UPDATE run SET kappa_bar_theory = NULL WHERE id = 1")
+    change(results, "UPDATE run SET sense = NULL, best_known = NULL, scope = NULL, peak_memory_bytes = NULL")
     change(results, "UPDATE run SET kappa_bar_theory = kappa_bar_theory * (1 + 1e-14)")
     assert call(capsys, "verify", results)[0] == 0
+
+
+def test_a_run_without_a_point_need_not_state_theory(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (job,) = Suite.of([TASK], ["gip[starts=1]"], starts=1).jobs()
+    add_outcomes(results, outcome(job, termination=Termination.ERROR, point_status=PointStatus.NONE))
+    assert call(capsys, "verify", results) == (0, [f"{results}: 4 rows, 3 points re-evaluated: all as stored"])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("scope", "cosmic"), ("scope", ""), ("peak_memory_bytes", -1), ("begun", -1.0), ("begun", math.inf),
+     ("begun", 1.7e12)],
+)  # fmt: skip
+def test_an_impossible_value_differs(results: Path, capsys: pytest.CaptureFixture[str], name: str, value: Any) -> None:
+    """Check also where the problem is missing; 1.7e12 is a time in milliseconds."""
+    change(results, f"UPDATE run SET {name} = ? WHERE id = 2", values=(value,))
+    code, (line, last) = call(capsys, "verify", results)
+    assert code == 1 and line.startswith(f"run 2: {name} is None, stored is {value!r} (")
+    assert last == f"{results}: 3 rows, 3 points re-evaluated: 1 differ"
+    change(results, "UPDATE run SET problem = 'gone/x.qplib' WHERE id = 2")
+    assert any(line.startswith(f"run 2: {name} is None, ") for line in call(capsys, "verify", results)[1])
 
 
 @pytest.mark.parametrize("id", [1, 2, 3])

@@ -258,7 +258,7 @@ def test_jobs_with_any_other_termination_are_finished(tmp_path: Path, terminatio
 
 def test_invocations_are_stored(tmp_path: Path) -> None:
     with Store(tmp_path / "a.db", write=True) as store:
-        with pytest.raises(QcqpbenchError, match="begin must be called before rows are added"):
+        with pytest.raises(QcqpbenchError, match=r"Store\.begin must be called before Store\.add"):
             store.add(outcome())
         first, second = store.begin("run smoke", {"cpu": "a", "packages": {"numpy": None}}), store.begin("run é", {})
         store.add(outcome())

@@ -59,8 +59,8 @@ def write_damaged(path: Path, kind: str) -> None:
         ("other", "must be a qcqpbench results file, got another kind of file"),
         ("other wal", "must be a qcqpbench results file, got another kind of file"),
         ("later", f"schema must be {SCHEMA} or older, got 99: update qcqpbench"),
-        ("truncated", "is damaged"),
-        ("cut", "is damaged"),
+        ("truncated", "must be a qcqpbench results file, but it is damaged: its end is missing"),
+        ("cut", "must be a qcqpbench results file, but it is damaged: its end is missing"),
         ("header", "must be a qcqpbench results file, got another kind of file"),
     ],
 )
@@ -104,7 +104,7 @@ def test_folders_and_missing_files_are_refused(tmp_path: Path) -> None:
 
 def test_the_wal_of_a_lost_file_is_not_taken_into_a_new_one(tmp_path: Path) -> None:
     (tmp_path / "a.db-wal").write_bytes(b"rows of another file")
-    with pytest.raises(QcqpbenchError, match=r"a\.db-wal: belongs to a\.db, which is gone"):
+    with pytest.raises(QcqpbenchError, match=r"a\.db-wal: must not exist without a\.db"):
         Store(tmp_path / "a.db", write=True)
     assert names_beside(tmp_path / "a.db") == ["a.db-wal"]
 
@@ -167,6 +167,8 @@ def test_an_older_file_must_be_writable(tmp_path: Path, monkeypatch: pytest.Monk
     path = Path(shutil.copy(ROOT / "tests" / "data" / "schema-1.db", tmp_path))
     before = path.read_bytes()
     monkeypatch.setattr(schema, "_writable", lambda _: False)
-    with pytest.raises(QcqpbenchError, match=f"must be writable to be brought from schema 1 to {SCHEMA}: make a copy"):
+    with pytest.raises(
+        QcqpbenchError, match=f"must be writable to be migrated from schema 1 to {SCHEMA}; copy it elsewhere"
+    ):
         Store(path)
     assert path.read_bytes() == before and names_beside(path) == ["schema-1.db"]

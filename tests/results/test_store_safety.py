@@ -124,7 +124,7 @@ def add_until_full(path: Path, limit: str = "") -> list[str]:
 def check_full(path: Path, printed: list[str]) -> None:
     assert printed[-2] == "QcqpbenchError"
     assert printed[-1].startswith(f"{path}: cannot be written: ")
-    assert printed[-1].endswith("the rows before are safe, so make room and run again")
+    assert printed[-1].endswith("the rows stored so far are safe, so free disk space and run again")
     stored = int(printed[-3]) + 1
     assert stored > 10
     assert [row["start"] for row in read_rows(path)] == list(range(stored))
@@ -223,8 +223,16 @@ def test_a_full_disk_of_the_target_names_the_target(tmp_path: Path, name: str) -
 @pytest.mark.parametrize(
     ("kind", "adding_rows", "message"),
     [
-        ("SQLITE_FULL", True, "a.db: cannot be written: reason; the rows before are safe, so make room and run again"),
-        ("SQLITE_IOERR_WRITE", True, "a.db: cannot be written: reason; the rows before are safe, so make room"),
+        (
+            "SQLITE_FULL",
+            True,
+            "a.db: cannot be written: reason; the rows stored so far are safe, so free disk space and run again",
+        ),
+        (
+            "SQLITE_IOERR_WRITE",
+            True,
+            "a.db: cannot be written: reason; the rows stored so far are safe, so free disk space",
+        ),
         ("SQLITE_FULL", False, "a.db: cannot be written: reason"),
         ("SQLITE_IOERR_SHMSIZE", False, "a.db-shm: cannot be written: reason"),
         ("SQLITE_IOERR_READ", False, "a.db: cannot be read: reason"),

@@ -138,7 +138,7 @@ def test_a_record_is_json() -> None:
         ({"solver": "ipopt[tolerance=1]"}, "unknown parameter of ipopt 'tolerance'"),
         ({"solver": "ipopt[mu_strategy=fast]"}, r"mu_strategy must be monotone\|adaptive, got fast"),
         ({"solver": Fine(), "start": np.ones((3, 3))}, r"start must have the shape \(2, 4\), got \(3, 3\)"),
-        ({"solver": Fine(), "start": np.full((2, 4), np.inf)}, "start must hold finite values"),
+        ({"solver": Fine(), "start": np.full((2, 4), np.inf)}, r"start must hold finite numbers, got \[inf, inf, inf\]"),
         ({"solver": Fine(), "start": "here"}, r"start must be an array of shape \(2, 4\), got 'here'"),
         ({"solver": Fine(), "start": np.zeros((2, 4))}, "start must have no row of zeros"),
         ({"solver": Fine(), "start": 1j * np.ones((2, 4))}, "start must hold real numbers, got an array of complex128"),

@@ -166,7 +166,9 @@ def test_missing_parts_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert "pyomo missing" in solver("pyomo[backend=scip]").availability()[1]
 
 
-@pytest.mark.parametrize(("backend", "words"), [("nosuch", "knows no solver nosuch"), ("baron", "finds no baron")])
+@pytest.mark.parametrize(
+    ("backend", "words"), [("nosuch", "that Pyomo knows, got 'nosuch'"), ("baron", "baron missing")]
+)
 def test_a_backend_that_is_missing_is_skipped(backend: str, words: str) -> None:
     attempt = solve(EQUALITY, f"pyomo[backend={backend}]")
     assert attempt.termination is Termination.SKIPPED

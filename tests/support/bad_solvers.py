@@ -157,6 +157,21 @@ class ClaimsTheInfeasible(QCQPSolver):
 
 
 @dataclass(frozen=True)
+class ReportsWrongShapes(ClaimsTheInfeasible):
+    """A solver that reports arrays which are no points of its problem, and returns its start."""
+
+    name = "reports_wrong_shapes"
+
+    def build(self, problem: QCQP) -> RunFunction:
+        def run(start: Array, budget: Budget) -> Solution:
+            for shape in (3, (2, 2), start.size + 1, 0):
+                budget.report(np.ones(shape))
+            return Solution(start, Termination.LOCALLY_OPTIMAL, float(problem.objective(start)))
+
+        return run
+
+
+@dataclass(frozen=True)
 class NeedsWhatIsMissing(Fine):
     name = "needs_what_is_missing"
     requires = ("a_package_nobody_has",)

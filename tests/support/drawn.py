@@ -3,7 +3,7 @@
 import math
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,16 @@ class Panel:
         Number of further points, of lines that only guide the eye.
     shift
         Largest horizontal distance of a symbol from its x, by which symbols are moved apart.
+    series
+        Points by the label in the legend; None if they are not compared.
+    looks
+        Points by colour and marker ("None" for curves); None if they are not compared.
+    levels
+        Axis, 0 for a vertical line, and position of the lines across the whole panel.
+    bands
+        Axis and ends of the coloured bands across the whole panel.
+    shown
+        Smallest and largest x of the points that must be within the limits of the axes; None if they are not compared.
     """
 
     labels: tuple[str, str]
@@ -39,6 +49,11 @@ class Panel:
     bars: tuple[int, Sequence[Point]] | None = None
     guides: int = 0
     shift: float = 0.0
+    series: Mapping[str, Sequence[Point]] | None = None
+    looks: Mapping[tuple[str, str], Sequence[Point]] | None = None
+    levels: Sequence[tuple[int, float]] = ()
+    bands: Sequence[tuple[int, float, float]] = ()
+    shown: tuple[float, float] | None = None
 
 
 def columns(lines: Sequence[dict[str, Any]], x: str, y: str) -> list[Point]:
@@ -46,33 +61,89 @@ def columns(lines: Sequence[dict[str, Any]], x: str, y: str) -> list[Point]:
 
 
 def assert_painted(figure: Figure, data: Data, expected: Sequence[Panel]) -> None:
-    """Paint the data, and compare labels, points and bars of every panel with the expected ones."""
-    from matplotlib.collections import LineCollection  # noqa: PLC0415 (optional)
-    from matplotlib.figure import Figure as Picture  # noqa: PLC0415
+    """Paint the data, and compare every panel with the expected one."""
+    from matplotlib.figure import Figure as Picture  # noqa: PLC0415 (optional)
 
     axes = Picture().subplots(1, figure.panels, squeeze=False)[0]
     figure.paint(axes, data)
-    for panel, panel_expected in zip(axes, expected, strict=True):
-        assert (panel.get_xlabel(), panel.get_ylabel()) == panel_expected.labels
+    for axis, panel in zip(axes, expected, strict=True):
+        assert (axis.get_xlabel(), axis.get_ylabel()) == panel.labels
         # Lines across the whole panel, such as axhline, have another transform.
-        lines = [line for line in panel.lines if line.get_transform() is panel.transData]
-        points = np.array([point for line in lines for point in zip(*line.get_data(), strict=True)], dtype=float)
-        assert len(points) == len(panel_expected.points) + panel_expected.guides, figure.name
-        for x, y in panel_expected.points:
-            near = (np.abs(points[:, 0] - x) <= panel_expected.shift + 1e-12) & np.isclose(
-                points[:, 1], y, rtol=1e-12, atol=0
-            )
-            assert near.any(), (figure.name, x, y)
-        if panel_expected.bars is not None:
-            axis, ends = panel_expected.bars
-            segments = [
-                segment
-                for collection in panel.collections
-                if isinstance(collection, LineCollection)
-                for segment in collection.get_segments()
-            ]
-            drawn = sorted(sorted(segment[:, axis].tolist()) for segment in segments)
-            np.testing.assert_allclose(drawn, sorted(map(sorted, ends)), rtol=1e-9, atol=1e-12)
+        lines = [line for line in axis.lines if line.get_transform() is axis.transData]
+        assert len(_points(lines)) == len(panel.points) + panel.guides, figure.name
+        _assert_among(panel.points, lines, panel.shift)
+        if panel.series is not None:
+            _assert_labelled(axis, panel.series, panel.shift)
+        if panel.looks is not None:
+            assert {(line.get_color(), line.get_marker()) for line in lines} == panel.looks.keys()
+            for look, points in panel.looks.items():
+                alike = [line for line in lines if (line.get_color(), line.get_marker()) == look]
+                assert len(_points(alike)) == len(points), look
+                _assert_among(points, alike, panel.shift)
+        _assert_across(axis, panel)
+        _assert_bars(axis, panel)
+        if panel.shown is not None:
+            (left, right), (bottom, top) = axis.get_xlim(), axis.get_ylim()
+            for x, y in _points(lines):
+                visible = left <= x <= right and bottom <= y <= top
+                assert visible or not panel.shown[0] <= x <= panel.shown[1], (figure.name, x, y)
+
+
+def _points(lines: Sequence[Any]) -> Any:
+    return np.array([point for line in lines for point in zip(*line.get_data(), strict=True)], dtype=float)
+
+
+def _assert_among(expected: Sequence[Point], lines: Sequence[Any], shift: float) -> None:
+    """Check that each expected point is one of the points of `lines`."""
+    points = _points(lines)
+    for x, y in expected:
+        near = (np.abs(points[:, 0] - x) <= shift + 1e-12) & np.isclose(points[:, 1], y, rtol=1e-12, atol=0)
+        assert near.any(), (x, y)
+
+
+def _assert_labelled(axis: Any, expected: Mapping[str, Sequence[Point]], shift: float) -> None:
+    """Compare the points of each series, of curves by their labels, of error bars by those of their containers."""
+    lines = [(line.get_label(), line) for line in axis.lines if line.get_transform() is axis.transData]
+    lines += [(container.get_label(), container.lines[0]) for container in axis.containers]
+    series: dict[str, list[Any]] = {}
+    for label, line in lines:
+        if not label.startswith("_") and len(line.get_xdata()):
+            series.setdefault(label, []).append(line)
+    assert series.keys() == {label for label, points in expected.items() if points}
+    for label, lines_of_label in series.items():
+        assert len(_points(lines_of_label)) == len(expected[label]), label
+        _assert_among(expected[label], lines_of_label, shift)
+
+
+def _assert_across(axis: Any, panel: Panel) -> None:
+    """Compare the lines and bands across the whole panel, whose other coordinate goes from 0 to 1."""
+    levels = []
+    for line in axis.lines:
+        if line.get_transform() is not axis.transData:
+            x, y = line.get_data()
+            levels.append((0, x[0]) if x[0] == x[1] else (1, y[0]))
+    np.testing.assert_allclose(sorted(levels), sorted(panel.levels), rtol=1e-12)
+    bands = []
+    for patch in axis.patches:
+        (left, bottom), (right, top) = patch.get_path().get_extents(patch.get_patch_transform()).get_points()
+        bands.append((1, bottom, top) if (left, right) == (0, 1) else (0, left, right))
+    np.testing.assert_allclose(sorted(bands), sorted(panel.bands), rtol=1e-9)
+
+
+def _assert_bars(axis: Any, panel: Panel) -> None:
+    from matplotlib.collections import LineCollection  # noqa: PLC0415 (optional)
+
+    if panel.bars is None:
+        return
+    direction, ends = panel.bars
+    segments = [
+        segment
+        for collection in axis.collections
+        if isinstance(collection, LineCollection)
+        for segment in collection.get_segments()
+    ]
+    drawn = sorted(sorted(segment[:, direction].tolist()) for segment in segments)
+    np.testing.assert_allclose(drawn, sorted(map(sorted, ends)), rtol=1e-9, atol=1e-12)
 
 
 def assert_files_show(folder: Path, figure: Figure, expected: Sequence[Panel]) -> None:

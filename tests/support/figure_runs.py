@@ -37,7 +37,7 @@ TINY = {
         grid(COVARIANCE, m=[4, 8], load=[0.5, 1], seed=range(3)),
         entry("slsqp", Settings(starts=3)),
         entry("soft_margin[max_iter=30]", Settings(starts=2), m=4),
-        entry("certificate[tol=0.1]", Settings(), m=4),
+        entry("certificate[tol=0.1]", Settings()),
     ),
 }
 

@@ -78,7 +78,7 @@ def prepare(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise QcqpbenchError(f"{folder}: cannot be created: {system_reason(error)}") from error
-    require(os.access(folder, os.W_OK), f"{folder}: cannot be written")
+    require(os.access(folder, os.W_OK), f"{folder}: must be a writable folder, got one without write permission")
 
 
 def save(figure: Figure, data: Data, folder: Path) -> None:

@@ -95,5 +95,5 @@ def with_nominal_load(row: Row) -> Row:
 
 def require_rows(rows: list[Row]) -> list[Row]:
     """Return `rows`; raise QcqpbenchError if it is empty."""
-    require(bool(rows), "the results file has no runs for this figure; without -r they are run")
+    require(bool(rows), "the results file must hold runs for this figure, got none; without -r the command runs them")
     return rows

@@ -16,12 +16,12 @@ from qcqpbench.problem.qcqp import QCQP
 
 from .reading.text import Text
 
-# Bounds from this value on are infinite in LP and MPS files, as CPLEX, Gurobi and SCIP read them.
+# CPLEX, Gurobi and SCIP read bounds of at least this magnitude in LP and MPS files as infinite.
 INFINITE_BOUND = 1e20
 
 
 def qcqp_only(problem: MaxMargin | QCQP, suffix: str) -> QCQP:
-    """Return the problem if a file of this format can hold it; raise QcqpbenchError otherwise."""
+    """Return `problem` if a file with `suffix` can hold it; raise QcqpbenchError otherwise."""
     if isinstance(problem, MaxMargin):
         raise QcqpbenchError(
             f"a {suffix} file must hold a QCQP, got a max-margin task; "
@@ -36,7 +36,8 @@ def check_bounds(problem: QCQP, suffix: str) -> None:
     for bounds in (problem.lower, problem.upper, problem.x_lower, problem.x_upper):
         wrong = bounds[np.isfinite(bounds) & (np.abs(bounds) >= INFINITE_BOUND)]
         require(
-            wrong.size == 0, f"bounds in a {suffix} file must be below {INFINITE_BOUND} or infinite, got {wrong[:1]}"
+            wrong.size == 0,
+            f"bounds in a {suffix} file must be infinite or below {INFINITE_BOUND}, got {next(iter(wrong), None)}",
         )
 
 
@@ -98,7 +99,7 @@ class Terms:
 
 
 def content(text: Text) -> str:
-    """Return the whole text, read in blocks for speed."""
+    """Return the rest of `text`, read in blocks for speed."""
     parts = []
     while block := text.block(1000):
         parts.append(block)
@@ -106,19 +107,19 @@ def content(text: Text) -> str:
 
 
 def bounded(value: float) -> float:
-    """Return a bound of an LP or MPS file, made infinite if its magnitude is at least `INFINITE_BOUND`."""
+    """Return `value`, or an infinity of its sign if its magnitude is at least `INFINITE_BOUND`."""
     return value if abs(value) < INFINITE_BOUND else float(np.copysign(np.inf, value))
 
 
 def range_names(name: str) -> tuple[str, str]:
-    """Return the names of the two constraints that represent a range."""
+    """Return the names of the two constraints that represent the range constraint `name`."""
     return f"{name}_lhs", f"{name}_rhs"
 
 
 def tidied(problem: QCQP) -> QCQP:
-    """Return the problem without changes made by the writers.
+    """Undo the changes that the LP and MPS writers make to a problem.
 
-    Two constraints that represent a range are joined, and default names x1.. and c1.. are dropped.
+    Join pairs of constraints that represent a range, and drop the default names x1.. and c1...
     """
     x, rows = problem.variable_names, problem.constraint_names
     assert x is not None

@@ -25,8 +25,8 @@ def read(path: str | Path) -> MaxMargin | QCQP:
     Parameters
     ----------
     path
-        A file of one of `FORMATS`, which the suffix of its name tells: .npz, .qplib, .lp, .mps or .nl; the text formats
-        may be compressed, as in .mps.gz.
+        The file. Its suffix determines the format: .npz, .qplib, .lp, .mps or .nl; the text formats may be compressed,
+        as in .mps.gz.
 
     Returns
     -------
@@ -36,7 +36,7 @@ def read(path: str | Path) -> MaxMargin | QCQP:
     Raises
     ------
     QcqpbenchError
-        If the file cannot be read or holds no such problem; the message names the file and, of text, the line.
+        If the file cannot be read or contains no valid problem; the message names the file and, for text, the line.
     """
     path = Path(path)
     reader = _format(path)
@@ -50,14 +50,14 @@ def read(path: str | Path) -> MaxMargin | QCQP:
 
 
 def write(problem: MaxMargin | QCQP, path: str | Path) -> None:
-    """Write a problem to a file, which appears whole or not at all.
+    """Write a problem to a file, atomically.
 
     Parameters
     ----------
     problem
         The problem. Formats other than .npz hold QCQPs only: give them ``formulation("epigraph").encode(task)``.
     path
-        The file; the suffix of its name tells the format, as in `read`. An existing file of that format is replaced.
+        The file; its suffix determines the format, as in `read`. An existing file of that format is replaced.
 
     Raises
     ------
@@ -92,6 +92,7 @@ def _unpacked(head: bytes) -> bytes:
 
 
 def _format(path: Path) -> ModuleType:
+    """Return the module of the format that the suffix of `path` denotes; raise QcqpbenchError if there is none."""
     for suffix, module in FORMATS.items():
         if path.name.lower().endswith(suffix):
             return importlib.import_module(f".{module}", __package__)

@@ -50,7 +50,8 @@ _KEYWORDS = (
 )
 _USABLE = re.compile(rf"(?!(?i:e.*|{_KEYWORDS})\Z)[A-Za-z_][{LETTER}0-9.]{{0,199}}", re.A)
 
-# Comments, the sense, and the first term of the objective; in prose, another word would follow.
+# An LP file begins with comments, the sense, and the first term of the objective. The pattern requires the token after
+# the term, because prose may also begin with a word such as "Maximize".
 _SKIP = r"(?:\s|\\[^\n]*+\n)*+"
 _NEXT = r"(?:[-+\[]|subject\s|such\s|s\.t\.|st\b|bounds?\b|end\b)"
 _BEGINNING = rf"{_SKIP}(?:max|min)(?:imi[sz]e|imum)?+(?!\S){_SKIP}(?:{NAME}\s*+:)?+{_SKIP}(?:{ANY_TERM})?{_SKIP}{_NEXT}"
@@ -65,6 +66,7 @@ def write(problem: MaxMargin | QCQP, file: IO[bytes]) -> None:
 
 
 def _parts(problem: QCQP) -> Iterator[str]:
+    """Yield the text of the LP file of `problem` in parts."""
     x = names_to_write(problem.variable_names, "x", problem.n_variables, _USABLE)
     rows = names_to_write(problem.constraint_names, "c", problem.n_constraints, _USABLE)
     yield f"{problem.sense.capitalize()}\n obj:\n"
@@ -101,15 +103,14 @@ def _sides(name: str, low: float, high: float) -> list[tuple[str, str]]:
 
 
 def _brackets(problem: QCQP, row: int, x: Sequence[str]) -> str:
+    """Return the quadratic terms of a row in brackets; empty if it has none."""
     i, j, values = quadratic_terms(problem, row)
     if not values:
         return ""
     if row == 0:
         values = [2 * value for value in values]
-        require(
-            max(map(abs, values)) < np.inf,
-            "a coefficient of the objective must be in the floating-point range when doubled, got a larger one",
-        )
+        largest = max(map(abs, values))
+        require(largest < np.inf, f"twice a coefficient of the objective must be finite in an .lp file, got {largest}")
     products = "".join(
         f" {value:+} {x[a]} ^2\n" if a == b else f" {value:+} {x[a]} * {x[b]}\n"
         for a, b, value in zip(i, j, values, strict=True)

@@ -35,9 +35,13 @@ _OBJECTIVE = "obj"
 _USABLE = re.compile(rf"(?!{_OBJECTIVE}\Z)(?!.*_[lr]hs\Z)[A-Za-z_][!-~]{{0,199}}")
 
 _SKIP = r"(?:[ \t\r]*+\n|\*[^\n]*+\n)*+"
+_SENSE = r"OBJSENSE(?:\s++(?:MAX|MIN)\w*+)?+[ \t\r]*+\n"
+_OBJECTIVE_NAME = rf"OBJNAME\b[^\n]*+\n(?:{_SKIP}[ \t]++\S[^\n]*+\n)?+"
+# The words of sections occur in other text as well, a row of the section ROWS does not.
 KIND = text_matching(
     "an MPS file",
-    rf"{_SKIP}(?:NAME(?!\S)[^\n]*+\n)?+{_SKIP}(?:ROWS|OBJSENSE(?:\s++(?:MAX|MIN)\w*+)?+|OBJNAME\b[^\n]*+)[ \t\r]*+\n",
+    rf"{_SKIP}(?:NAME(?!\S)[^\n]*+\n)?+(?:{_SKIP}(?:{_SENSE}|{_OBJECTIVE_NAME}))*+"
+    rf"{_SKIP}ROWS[ \t\r]*+\n{_SKIP}[ \t]++[NLGE][ \t]++\S",
 )
 
 
@@ -49,6 +53,7 @@ def write(problem: MaxMargin | QCQP, file: IO[bytes]) -> None:
 
 
 def _parts(problem: QCQP) -> Iterator[str]:
+    """Yield the text of the MPS file of `problem` in parts."""
     x = names_to_write(problem.variable_names, "x", problem.n_variables, _USABLE)
     constraint_names = names_to_write(problem.constraint_names, "c", problem.n_constraints, _USABLE)
     rows = [
@@ -119,11 +124,14 @@ def _quadratic(problem: QCQP, row: int, header: str, x: Sequence[str]) -> Iterat
     terms = zip(i, j, values, strict=True)
     if row == 0:
         fits = max(map(abs, values)) * 2 < np.inf
-        require(fits, "a coefficient of the objective must be in the floating-point range when doubled")
+        require(
+            fits,
+            f"twice a coefficient of the objective must be finite in an .mps file, got {2 * max(map(abs, values))}",
+        )
         yield "".join(f" {x[a]} {x[b]} {2 * value if a == b else value}\n" for a, b, value in terms)
     else:
-        exact = all(value / 2 * 2 == value for value in values)
-        require(exact, "a coefficient of a constraint must be in the floating-point range when halved")
+        inexact = next((value for value in values if value / 2 * 2 != value), None)
+        require(inexact is None, f"half a coefficient of a constraint must be exact in float64, got half of {inexact}")
         yield "".join(
             f" {x[a]} {x[a]} {value}\n" if a == b else f" {x[a]} {x[b]} {value / 2}\n {x[b]} {x[a]} {value / 2}\n"
             for a, b, value in terms

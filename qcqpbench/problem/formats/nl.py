@@ -31,7 +31,7 @@ from .reading.text import MAX_DECLARED, Text, open_text, shorten
 Indices = NDArray[np.int64]
 _ORDER_SUFFIX = "qcqpbench_order"
 
-# A header of ten lines of numbers.
+# An .nl file begins with a header of ten lines of numbers.
 _LINE_END = r"[ \t]*+(?:#[^\n]*+)?+\r?\n"
 KIND = text_matching(
     "an .nl file", rf"g\d+(?:[ \t]+[-+.\de]+)*+{_LINE_END}(?:[ \t]*+\d+(?:[ \t]+\d+)*+{_LINE_END}){{9}}"
@@ -160,7 +160,7 @@ def _range(lower: float, upper: float) -> str:
 
 # --- reading ---
 
-# The sides of a range, l or u, that each number after its kind sets.
+# For each kind of range, the sides (l and u) that each number after the kind sets.
 _RANGES = {"0": ("l", "u"), "1": ("u",), "2": ("l",), "3": (), "4": ("lu",)}
 
 
@@ -230,7 +230,7 @@ class _Reader:
     def _clean(self, raw: str) -> str:
         """Return a line without its comment."""
         if raw[-1] != "\n":
-            raise self.text.error("the line must end with a newline: the file is cut off")
+            raise self.text.error(f"the line must end with a newline, got {shorten(raw)}: the file is cut off")
         return raw.partition("#")[0].strip()
 
     def _sizes(self, names: str, least: int, most: int = MAX_DECLARED) -> list[int]:
@@ -240,12 +240,14 @@ class _Reader:
         return sizes
 
     def _require_none(self, names: str, counts: Sequence[int]) -> None:
-        self.text.require(not any(counts), f"the file must have no {names}, got some")
+        self.text.require(not any(counts), f"the file must have no {names}, got {sum(counts)}")
 
     def _whole(self, words: Sequence[str], place: int, name: str, end: int, begin: int = 0) -> int:
         """Return the whole number `words[place]`, which must be in begin..end − 1."""
         self.text.require(len(words) > place, f"expected the {name}, got the end of the line")
-        self.text.require(end > begin, f"the {name} must agree with the header, which declares none")
+        self.text.require(
+            end > begin, f"the {name} must agree with the header, which declares none, got {words[place]!r:.40}"
+        )
         return self.text.whole(words[place], name, end - 1, begin)
 
     def _entries(self, words: Sequence[str], place: int, name: str, size: int) -> dict[int, float]:
@@ -255,7 +257,7 @@ class _Reader:
             entry = self._line(f"index value, of {name}").split()
             self.text.require(len(entry) == 2, f"expected index value, got {shorten(' '.join(entry))}")
             k = self._whole(entry, 0, f"index of {name}", size)
-            self.text.require(k not in entries, f"{k} must be given once, got it a second time")
+            self.text.require(k not in entries, f"index {k} of {name} must be given once, got it a second time")
             entries[k] = self.text.number(entry[1])
         return entries
 
@@ -286,7 +288,7 @@ class _Reader:
         if words[2:] == [_ORDER_SUFFIX] and kind in self.orders:
             order = np.array([values.get(k, 0.0) for k in range(size)])
             fits = np.array_equal(np.sort(order), np.arange(size))
-            self.text.require(fits, f"the order must hold each of 0 to {size - 1} once")
+            self.text.require(fits, f"the order must hold each of 0 to {size - 1} once, got {order.tolist()!s:.40}")
             self.orders[kind] = order.astype(np.int64)
 
     def _multipliers(self, words: Sequence[str]) -> None:
@@ -309,11 +311,12 @@ class _Reader:
         for k in range(count):
             kind, *words = self._line("a range").split() or [""]
             fits = kind in _RANGES and len(words) == len(_RANGES[kind])
-            self.text.require(fits, "a range must be 0 l u, 1 u, 2 l, 3 or 4 c")
+            got = shorten(" ".join([kind, *words]))
+            self.text.require(fits, f"a range must be 0 l u, 1 u, 2 l, 3 or 4 c, got {got}")
             for sides, word in zip(_RANGES[kind], words, strict=True):
                 for side in sides:
                     (lower if side == "l" else upper)[k] = self.text.number(word)
-            self.text.require(lower[k] <= upper[k], f"a range must hold a number, got [{lower[k]}, {upper[k]}]")
+            self.text.require(lower[k] <= upper[k], f"a range must contain a number, got [{lower[k]}, {upper[k]}]")
 
     def _columns(self, words: Sequence[str]) -> None:
         self._whole(words, 0, "number of variables but one", self.n, self.n - 1)
@@ -349,7 +352,7 @@ class _Reader:
             for row in self.linear.keys() - {0}:
                 counts[[key // self.expressions.size for key in self.linear[row]]] += 1
             fits = np.array_equal(np.cumsum(counts[1:-1]), self.columns)
-            self.text.require(fits, "the numbers of nonzeros in a column of segments J must agree with segment k")
+            self.text.require(fits, f"segment k must agree with the columns of segments J, got {self.columns!s:.40}")
 
     def _assembled(self) -> QCQP:
         """Return the problem, with variables and constraints in their original order."""
@@ -392,4 +395,4 @@ class _Reader:
             was_finite = bool(np.isfinite(side[row - 1]))
             side[row - 1] -= constant
             fits = was_finite == bool(np.isfinite(side[row - 1]))
-            self.text.require(fits, f"the constant of constraint {row - 1} must leave its sides finite")
+            self.text.require(fits, f"the constant of constraint {row - 1} must leave its sides finite, got {constant}")

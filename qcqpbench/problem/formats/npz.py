@@ -78,6 +78,7 @@ def write(problem: MaxMargin | QCQP, file: IO[bytes]) -> None:
 
 
 def _task_arrays(task: MaxMargin) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a task by member name."""
     arrays: dict[str, NDArray[Any]] = {"patterns": task.patterns, "labels": task.labels}
     if task.held_out is not None:
         arrays |= dict(zip(_HELD_OUT, (task.held_out.patterns, task.held_out.labels), strict=True))
@@ -85,6 +86,7 @@ def _task_arrays(task: MaxMargin) -> dict[str, NDArray[Any]]:
 
 
 def _qcqp_arrays(problem: QCQP) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a QCQP by member name."""
     arrays: dict[str, NDArray[Any]] = {"products": problem.products}
     arrays |= {name: getattr(problem, name) for name in _VECTORS}
     if problem.start is not None:
@@ -103,10 +105,14 @@ def read(path: Path) -> MaxMargin | QCQP:
         require(header["format"] == FORMAT, f"format must be {FORMAT!r}, got {header['format']!r:.40}")
         require(
             header["schema"] <= SCHEMA,
-            f"has schema {header['schema']}, this qcqpbench reads up to {SCHEMA}: update it",
+            f"schema must be at most {SCHEMA} for this version of qcqpbench, got {header['schema']}: update qcqpbench",
         )
         problem = _problem(header, arrays)
-        require(problem.id == header["id"], "is damaged: its content does not have the id that it states")
+        is_intact = problem.id == header["id"]
+        require(
+            is_intact,
+            f"id must be that of the content, {problem.id:.12}…, got {header['id']!r:.13}…: the file is damaged",
+        )
         reference = problem.metadata.reference
         shape = (problem.n, problem.m) if isinstance(problem, MaxMargin) else (problem.n_variables,)
         fits = reference is None or reference.shape == shape
@@ -114,12 +120,15 @@ def read(path: Path) -> MaxMargin | QCQP:
     except QcqpbenchError as error:
         raise QcqpbenchError(f"{path}: {error}") from error
     except Exception as error:
-        # JSON, NumPy and SciPy raise many types on damaged content.
-        raise QcqpbenchError(f"{path}: is damaged or not a qcqpbench problem ({error})") from error
+        # JSON, NumPy and SciPy raise many exception types for damaged content.
+        raise QcqpbenchError(
+            f"{path}: must be a qcqpbench problem, got a damaged or different file: {error}"
+        ) from error
     return problem
 
 
 def _problem(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> MaxMargin | QCQP:
+    """Return the problem with this header and these arrays, which become read-only."""
     for name, array in arrays.items():
         require(array.dtype.kind in "iuf", f"{name} must hold numbers, got {array.dtype}")
         array.flags.writeable = False
@@ -133,6 +142,7 @@ def _problem(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> MaxMarg
 
 
 def _qcqp(header: dict[str, Any], arrays: dict[str, NDArray[Any]], metadata: Metadata) -> QCQP:
+    """Return the QCQP with this header, these arrays and this metadata."""
     parts: dict[str, Any] = {name: arrays[name] for name in _VECTORS}
     for key in _NAMES:
         names = header[key]

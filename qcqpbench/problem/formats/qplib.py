@@ -28,7 +28,7 @@ from qcqpbench.problem.qcqp import QCQP, Sense, Vector
 from ._common import qcqp_only
 from .reading.text import MAX_DECLARED, NUMBER, Text, open_text, shorten
 
-# A number after the required words of a line is no comment but an error.
+# Text after the required words of a line is a comment, except that a number there is an error.
 _REST = r"(?:\s+[^\s0-9+.-].*)?"
 _OBJECTIVE = re.compile(rf"objvar\s+({NUMBER}){_REST}")
 _COORDINATE = re.compile(rf"x([0-9]+)\s+({NUMBER}){_REST}")
@@ -44,7 +44,7 @@ KIND = text_matching(
     "a QPLIB file", rf"{_SKIP}\S[^\n]*+\n{_SKIP}[LDCQ][CBMIG][NBLDCQ](?!\S)[^\n]*+\n{_SKIP}(?:min|max)imize(?!\S)"
 )
 _POINT_KIND = text_matching("a .sol file", rf"{_SKIP}objvar\s+{NUMBER}\s")
-# The value for infinity.
+# The value that the writer declares for infinity.
 _LARGEST = float(np.finfo(np.float64).max)
 
 Indices = NDArray[np.int64]
@@ -85,7 +85,7 @@ def write_point(x: ArrayLike, problem: QCQP, path: str | Path) -> None:
     """Write a point x and its objective to a .sol file."""
     point = np.asarray(x, dtype=np.float64)
     fits = point.shape == (problem.n_variables,) and bool(np.isfinite(point).all())
-    require(fits, f"a point of this problem must be {problem.n_variables} finite numbers")
+    require(fits, f"x must be {problem.n_variables} finite numbers, got {np.array2string(point, threshold=6)}")
     lines = [f"objvar {float(problem.objective(point))!r}"]
     lines += [f"x{k + 2} {float(point[k])!r}" for k in np.flatnonzero(point)]
     with writing_text(path, _POINT_KIND) as file:
@@ -141,7 +141,7 @@ class _Reader:
             self._vector("starting values of multipliers of constraints", c)
         self._vector("starting values of multipliers of bounds", n)
         variable_names, constraint_names = self._names("variables", "x", n), self._names("constraints", "c", c)
-        self.text.require(not self.more(), "expected the end of the file, got another line")
+        self.text.require(not self.more(), f"expected the end of the file, got {shorten(self._next or '')}")
         rows, i, j = np.concatenate([first[0], second[0]], axis=1)
         return QCQP.from_terms(
             n,
@@ -173,15 +173,18 @@ class _Reader:
         return kind[0], kind[2]
 
     def _choice(self, *allowed: str) -> str:
+        """Read a line, and return its first word, which must be one of `allowed`."""
         expected = " or ".join(allowed)
         word = self.row(_WORD, expected)[1].lower()
         self.text.require(word in allowed, f"expected {expected}, got {shorten(word)}")
         return word
 
     def _count(self, name: str, *most: int) -> int:
+        """Read a line with a whole number, at most `most` if given."""
         return self.text.whole(self.row(_WORD, f"the {name}")[1], name, *most)
 
     def _number(self, name: str, finite: bool = True) -> float:
+        """Read a line with a number."""
         return self.text.number(self.row(_WORD, f"the {name}")[1], finite)
 
     def _entries(self, name: str, *sizes: int, finite: bool = True) -> tuple[Indices, Vector, Indices]:
@@ -205,7 +208,9 @@ class _Reader:
         keys = np.zeros(count, dtype=np.int64)
         for row, size in zip(indices, sizes, strict=True):
             if (wrong := np.flatnonzero((row < 0) | (row >= size))).size:
-                raise self.text.error(f"an index of {name} must be from 1 to {size}", lines[wrong[0]])
+                index = int(row[wrong[0]]) + 1
+                got = index if index <= MAX_DECLARED else f"more than {MAX_DECLARED}"
+                raise self.text.error(f"an index of {name} must be from 1 to {size}, got {got}", lines[wrong[0]])
             keys = keys * size + row
         order = np.argsort(keys, kind="stable")
         if (again := np.flatnonzero(np.diff(keys[order]) == 0)).size:
@@ -236,7 +241,9 @@ class _Reader:
             table[0] += 1
         if len(sizes) == 2 and (above := np.flatnonzero(table[1] < table[2])).size:
             line = int(lines[above[0]])
-            raise self.text.error(f"an entry of {name} must have row ≥ column, got one above the diagonal", line)
+            raise self.text.error(
+                f"an entry of {name} must have row ≥ column, got {(table[1:, above[0]] + 1).tolist()}", line
+            )
         return table, values
 
     def _vector(self, name: str, size: int, finite: bool = True) -> tuple[Vector, bool, Indices]:
@@ -257,7 +264,7 @@ class _Reader:
         wrong = np.flatnonzero(~((lower <= upper) & (lower < np.inf) & (upper > -np.inf)))
         if wrong.size:
             k = wrong[0]
-            message = f"the range of number {k + 1} of the {name} must hold a number, got [{lower[k]}, {upper[k]}]"
+            message = f"the range of number {k + 1} of the {name} must contain a number, got [{lower[k]}, {upper[k]}]"
             raise self.text.error(message, int(max(lower_lines[k], upper_lines[k])))
         return lower, upper
 
@@ -268,12 +275,13 @@ class _Reader:
         for _ in range(count):
             word, name = self.row(_NAMED, f"index name, of {kind}").groups()
             k = self.text.whole(word, f"index of {kind}", size, least=1)
-            self.text.require(k not in names, f"number {k} of the {kind} must have one name, got a second")
+            self.text.require(
+                k not in names, f"number {k} of the {kind} must have one name, got a second, {shorten(name)}"
+            )
             names[k] = name
         all_names = tuple(names.get(k, f"{letter}{k}") for k in range(1, size + 1)) if names else ()
-        self.text.require(
-            len(set(all_names)) == len(all_names), f"names of {kind} must differ, got the same name twice"
-        )
+        repeated = len(all_names) - len(set(all_names))
+        self.text.require(repeated == 0, f"names of {kind} must differ, got {repeated} repeated")
         return all_names or None
 
 
@@ -307,7 +315,8 @@ def _functions(problem: QCQP, letters: str) -> Iterator[str]:
     quadratic, linear = problem.quadratic.tocoo(), problem.linear.tocoo()
     i, j = problem.products[quadratic.col].T + 1
     fits = bool((np.abs(quadratic.data) <= _LARGEST / 2).all())
-    require(fits, f"quadratic coefficients in a .qplib file must be at most {_LARGEST / 2}, got a larger one")
+    largest = np.abs(quadratic.data).max(initial=0.0)
+    require(fits, f"quadratic coefficients in a .qplib file must be at most {_LARGEST / 2}, got {largest}")
     values = 2 * quadratic.data
     first = quadratic.row == 0
     if letters[0] != "L":
@@ -364,8 +373,11 @@ def _vector(name: str, vector: Vector) -> Iterator[str]:
 
 
 def _bounds(bounds: Vector) -> Vector:
+    """Return `bounds` with infinities replaced by the value for infinity."""
     fits = bool((np.abs(bounds) != _LARGEST).all())
-    require(fits, f"bounds in a .qplib file must not be {_LARGEST}, which is its value for infinity")
+    require(
+        fits, f"bounds in a .qplib file must be infinite or below {_LARGEST}, its value for infinity, got ±{_LARGEST}"
+    )
     return np.clip(bounds, -_LARGEST, _LARGEST)
 
 

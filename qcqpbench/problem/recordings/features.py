@@ -16,7 +16,7 @@ from qcqpbench.errors import require
 
 Array = NDArray[np.float64]
 Recordings = NDArray[Any] | Sequence[ArrayLike]
-# Products held in memory at a time, at least those of one sample.
+# Largest number of products held in memory at a time, unless one sample alone has more.
 _MAX_PRODUCTS = 1 << 16
 
 
@@ -72,14 +72,17 @@ def _trials(recordings: Recordings, lengths: ArrayLike | None) -> list[Array]:
     trials = [np.asarray(trial, dtype=np.float64) for trial in recordings]
     require(len(trials) >= 1, "recordings must hold at least one trial, got none")
     channels = {trial.shape[0] if trial.ndim == 2 else None for trial in trials}
-    require(len(channels) == 1 and None not in channels, "recordings must have shape (trials, channels, time)")
+    shapes = ", ".join(sorted({str(trial.shape) for trial in trials})[:3])
+    same = len(channels) == 1 and None not in channels
+    require(same, f"recordings must have shape (trials, channels, time), got trials of shape {shapes}")
     if lengths is not None:
         counts = np.asarray(lengths)
         require(counts.shape == (len(trials),), f"lengths must have shape ({len(trials)},), got {counts.shape}")
         fit = all(
             count == int(count) and 0 <= count <= trial.shape[1] for count, trial in zip(counts, trials, strict=True)
         )
-        require(fit, "lengths must be whole numbers, none above the length of its trial")
+        shown = np.array2string(counts, threshold=6)
+        require(fit, f"lengths must be whole numbers from 0 to the length of each trial, got {shown}")
         trials = [trial[:, : int(count)] for trial, count in zip(trials, counts, strict=True)]
     for index, trial in enumerate(trials):
         require(trial.shape[1] >= 2, f"trial {index} must have at least 2 samples, got {trial.shape[1]}")

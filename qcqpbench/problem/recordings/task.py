@@ -23,7 +23,7 @@ Normalize = Literal["channels", "whiten", "trial", "none"]
 
 # Share of the trials held out by default.
 _TEST_SHARE = 0.3
-# 8 GB of covariances.
+# Largest number of entries of all covariances, 8 GB of float64.
 _MAX_ENTRIES = 1 << 30
 _WRONG_SHAPE = "X must hold real numbers of shape (trials, channels, time), with the same channels in all trials"
 
@@ -93,12 +93,14 @@ def recorded_task(
     if train is not None and test_share is None:
         is_training = np.asarray(train)
         fits = is_training.shape == (len(names),) and bool(np.isin(is_training, (0, 1)).all())
-        require(fits, f"train must hold {len(names)} booleans, one for each trial")
+        require(fits, f"train must hold {len(names)} booleans, got {np.array2string(is_training, threshold=6)}")
     chosen = [trial for trial, name in enumerate(names) if name in class_names]
     is_training = is_training[chosen].astype(bool)
     class_numbers = np.array([class_names.index(names[trial]) for trial in chosen])
     for number, name in enumerate(class_names):
-        require(bool(is_training[class_numbers == number].any()), f"class {name} must have a trial to train on")
+        require(
+            bool(is_training[class_numbers == number].any()), f"class {name} must have a trial to train on, got none"
+        )
     patterns = covariances(trials, lengths, feature, max_lag, chosen)
     patterns = normalized(patterns, mean_of(patterns[is_training]), normalize)
     labels = codes(len(class_names))[class_numbers]
@@ -108,14 +110,14 @@ def recorded_task(
 
 
 def _class_names(names: list[str], classes: Iterable[object] | None) -> list[str]:
-    """Return the names of `classes`, by default all; raise QcqpbenchError if a class has no trial."""
+    """Return `classes` as names, by default all classes in `names`; raise QcqpbenchError if a class has no trial."""
     present = set(names)
     class_names = _sorted(present) if classes is None else [_name(label) for label in classes]
     for name in class_names:
         if name not in present:
             raise nearest(name, present, "class")
     different = len(set(class_names)) == len(class_names) >= 2
-    require(different, f"classes must be two or more, all different, got {':'.join(class_names)}")
+    require(different, f"classes must be two or more, all different, got {':'.join(class_names)!r:.80}")
     return class_names
 
 
@@ -140,12 +142,12 @@ def covariances(
     chosen: Iterable[int] | None = None,
 ) -> Array:
     """Return the covariances of the `chosen` trials, by default all; other parameters are as in `recorded_task`."""
-    require(feature in get_args(Feature), f"feature must be one of {', '.join(get_args(Feature))}, got {feature}")
+    require(feature in get_args(Feature), f"feature must be one of {', '.join(get_args(Feature))}, got {feature!r}")
     if feature == "zero_lag":
-        require(max_lag is None, "max_lag must not be given for feature=zero_lag, only for lag_integrated")
+        require(max_lag is None, f"max_lag must not be given for feature=zero_lag, got {max_lag}")
     elif max_lag is None:
         raise QcqpbenchError(
-            "max_lag must be given for feature=lag_integrated: above the correlation time, far below T"
+            "max_lag must be given for feature=lag_integrated, above the correlation time and far below T, got None"
         )
     trials = _trials(X)
     chosen = range(len(trials)) if chosen is None else list(chosen)
@@ -155,14 +157,15 @@ def covariances(
         and len(shapes) == 1
         and all(trials[trial].dtype.kind in "fiu" for trial in chosen)
     )
-    require(fits, _WRONG_SHAPE)
+    got = ", ".join(sorted({f"{trial.shape} of {trial.dtype}" for trial in trials})[:3])
+    require(fits, f"{_WRONG_SHAPE}, got trials of shape {got}")
     ((channels,),) = shapes
-    require(channels >= 2, f"the recordings must have at least 2 channels, got {channels}")
+    require(channels >= 2, f"X must have at least 2 channels, got {channels}")
     require_room(len(chosen), channels)
     cut = _cut(trials, chosen, _counts(trials, lengths), 2 if max_lag is None else max(2, 2 * max_lag + 1))
     with np.errstate(over="ignore", invalid="ignore"):
         patterns = features.zero_lag(cut) if max_lag is None else features.lag_integrated(cut, max_lag)
-    require(bool(np.isfinite(patterns).all()), "the recordings are so large that covariances overflow: scale them")
+    require(bool(np.isfinite(patterns).all()), "X must have finite covariances, got overflow: scale X down")
     return patterns
 
 
@@ -181,7 +184,7 @@ def _cut(trials: list[NDArray[Any]], chosen: Iterable[int], counts: list[int], l
 def require_room(trials: int, channels: int) -> None:
     """Raise QcqpbenchError if the covariances of `trials` trials would take 8 GB or more."""
     size = trials * channels**2
-    require(size < _MAX_ENTRIES, f"covariances must take at most 8 GB, got {8e-9 * size:.3g} GB of {channels} channels")
+    require(size < _MAX_ENTRIES, f"covariances must take under 8 GB, got {8e-9 * size:.3g} GB of {channels} channels")
 
 
 def normalized(patterns: Array, S: Array, normalize: Normalize) -> Array:
@@ -200,7 +203,8 @@ def normalized(patterns: Array, S: Array, normalize: Normalize) -> Array:
         "none": P.
     """
     require(
-        normalize in get_args(Normalize), f"normalize must be one of {', '.join(get_args(Normalize))}, got {normalize}"
+        normalize in get_args(Normalize),
+        f"normalize must be one of {', '.join(get_args(Normalize))}, got {normalize!r}",
     )
     if normalize == "none":
         return patterns
@@ -208,7 +212,8 @@ def normalized(patterns: Array, S: Array, normalize: Normalize) -> Array:
         return _whitened(patterns, _root(S))
     variances = np.diagonal(S) if normalize == "channels" else np.diagonal(patterns, axis1=1, axis2=2)
     positive = bool((variances >= 0).all())
-    require(positive, "lag-integrated variances must not be negative: use a smaller max_lag or normalize=none")
+    remedy = "use a smaller max_lag or normalize=none"
+    require(positive, f"lag-integrated variances must not be negative, got {variances.min():.3g}: {remedy}")
     # A channel that does not vary stays zero.
     deviation = np.sqrt(np.where(variances > 0, variances, 1))
     return patterns / (deviation[..., :, None] * deviation[..., None, :])
@@ -224,7 +229,10 @@ def _root(S: Array) -> Array:
     L = S.copy()
     for k in range(len(S)):
         is_regular = bool(L[k, k] > 1e-12 * S[k, k])
-        require(is_regular, f"channel {k} must not be a mixture of the others in all trials to be whitened")
+        require(
+            is_regular,
+            f"channel {k} must be linearly independent of those before it, got a mixture of them: do not whiten",
+        )
         L[k:, k] /= np.sqrt(L[k, k])
         L[k + 1 :, k + 1 :] -= L[k + 1 :, k, None] * L[None, k + 1 :, k]
     return np.tril(L)
@@ -253,10 +261,11 @@ def _split(names: list[str], share: float, seed: int) -> NDArray[np.bool_]:
 
 
 def _trials(X: features.Recordings) -> list[NDArray[Any]]:
+    """Return the trials as arrays of any type and shape."""
     try:
         return [np.asarray(trial) for trial in X]
     except (TypeError, ValueError) as error:
-        raise QcqpbenchError(_WRONG_SHAPE) from error
+        raise QcqpbenchError(f"{_WRONG_SHAPE}, got {X!r:.40}") from error
 
 
 def _counts(trials: list[NDArray[Any]], lengths: ArrayLike | None) -> list[int]:
@@ -266,30 +275,37 @@ def _counts(trials: list[NDArray[Any]], lengths: ArrayLike | None) -> list[int]:
         return [_until_nan(trial) for trial in trials]
     counts = np.asarray(lengths)
     are_numbers = counts.shape == (len(trials),) and counts.dtype.kind in "fiu"
-    require(are_numbers, f"lengths must hold {len(trials)} numbers of samples, one for each trial")
+    require(
+        are_numbers, f"lengths must hold {len(trials)} numbers of samples, got {np.array2string(counts, threshold=6)}"
+    )
     fit = bool(((counts == np.floor(counts)) & (counts >= 0) & (counts <= longest)).all())
-    require(fit, f"lengths must be whole numbers from 0 to {max(longest)}, none above the length of its trial")
+    shown = np.array2string(counts, threshold=6)
+    require(fit, f"lengths must be whole numbers from 0 to the length of each trial, got {shown}")
     return [int(count) for count in counts]
 
 
 def _until_nan(trial: NDArray[Any]) -> int:
+    """Return the number of samples up to the last one that is not NaN in all channels."""
     is_padding = np.isnan(trial).all(axis=0)
     return len(is_padding) - int(np.argmin(is_padding[::-1])) if not is_padding.all() else 0
 
 
 def _names(y: ArrayLike) -> list[str]:
+    """Return the class of each trial as text."""
     labels = np.asarray(y)
     require(labels.ndim == 1 and labels.size > 0, f"y must hold a label for each trial, got shape {labels.shape}")
     return [_name(label) for label in labels.tolist()]
 
 
 def _name(label: object) -> str:
+    """Return the name of a class, the same for 1, 1.0 and "1"."""
     if isinstance(label, float) and label.is_integer():
         label = int(label)
     return label.decode(errors="replace") if isinstance(label, bytes) else str(label)
 
 
 def _sorted(names: set[str]) -> list[str]:
+    """Return `names` in numerical order if all are numbers, otherwise in alphabetical order."""
     try:
         return sorted(names, key=lambda name: (float(name), name))
     except ValueError:

@@ -106,7 +106,7 @@ def is_busy(thread: str) -> bool:
 def cpu_seconds(pid: int) -> float:
     """Return the CPU time of all threads of process `pid`; 0 if it is unavailable."""
     try:
-        # The system's number for the CPU clock of another process.
+        # Linux derives the id of another process' CPU clock from its process id like this.
         return time.clock_gettime((~pid << 3) | 2)
     except OSError:
         return 0.0
@@ -127,7 +127,7 @@ def claim_cpus(count: int) -> tuple[set[int], list[int]]:
     if not IS_LINUX or count >= min(len(os.sched_getaffinity(0)), _cpu_quota()):
         return set(), []
     claimed, claims = set[int](), list[int]()
-    # In random order: containers that do not see each other's claims would all begin with the same CPU.
+    # In random order, because containers that do not see each other's claims would all claim the same CPU first.
     allowed = sorted(os.sched_getaffinity(0), key=lambda cpu: (_is_second(cpu), random.random()))
     with contextlib.suppress(OSError):
         folder = Path(tempfile.gettempdir(), f"qcqpbench-cpus-{os.getuid()}")

@@ -45,9 +45,9 @@ from .supervised_process import SupervisedProcess
 from .supervisor import Ended
 
 _Facts = TypeVar("_Facts")
-# Specs of plug-in problems → facts about the problems they expand to, or the error.
+# Facts about the problems that a plug-in's spec expands to, or the error, by spec.
 _members: dict[str, tuple[ProblemFacts, ...] | QcqpbenchError] = {}
-# Specs of single plug-in problems → parameter values.
+# Parameter values of plug-in problems by spec.
 _parameters: dict[str, Mapping[str, Any]] = {}
 
 
@@ -110,7 +110,7 @@ def describe_problems(specs: Iterable[str]) -> None:
             unknown.setdefault(parse(spec)[0], []).append(spec)
     for name, group in unknown.items():
         contents = _describe(DescribeRequest("problem", tuple(group)))
-        require(len(contents) == len(group), f"{name}: sent facts about {len(contents)} problems, not {len(group)}")
+        require(len(contents) == len(group), f"{name}: must describe {len(group)} problems, got {len(contents)}")
         for spec, content in zip(group, contents, strict=True):
             _members[spec] = _decode_members(name, content)
 
@@ -152,7 +152,10 @@ def make_file(spec: str) -> str:
     os.close(handle)
     try:
         _ask_once(spec, MakeRequest(spec, path))
-        require(stat.S_ISREG(os.lstat(path).st_mode), f"{spec}: its plug-in wrote no file")
+        require(
+            stat.S_ISREG(os.lstat(path).st_mode),
+            f"{spec}: its plug-in must leave a regular file at {path}, got another file type",
+        )
     except BaseException:
         Path(path).unlink(missing_ok=True)
         raise
@@ -162,7 +165,7 @@ def make_file(spec: str) -> str:
 def _require_name(name: str, *specs: str) -> None:
     """Raise QcqpbenchError if one of `specs` names another solver or family than `name`."""
     for spec in specs:
-        require(parse(spec)[0] == name, f"{name}: sent facts about {spec!r:.100}")
+        require(parse(spec)[0] == name, f"{name}: must describe itself, got facts about {spec!r:.100}")
 
 
 def _decode(decode: Callable[[Any], _Facts], content: Any, name: str) -> _Facts:
@@ -177,7 +180,7 @@ def _describe(request: DescribeRequest) -> Sequence[Any]:
     try:
         return list(_ask_once(name, request).content["facts"])
     except (KeyError, TypeError):
-        raise QcqpbenchError(f"{name}: sent facts that cannot be read") from None
+        raise QcqpbenchError(f"{name}: must send a list of facts, got a reply without one") from None
 
 
 def _ask_once(name: str, request: DescribeRequest | MakeRequest) -> Message:
@@ -189,7 +192,7 @@ def _ask_once(name: str, request: DescribeRequest | MakeRequest) -> Message:
         with contextlib.suppress(OSError):
             child.stop()
     if isinstance(answer, Ended):
-        raise QcqpbenchError(f"{name}: its process ended ({answer.reason}: {answer.how}) before it was described")
+        raise QcqpbenchError(f"{name}: its process must reply, but it ended first ({answer.reason}: {answer.how})")
     if "error" in answer.content:
         raise QcqpbenchError(str(answer.content["error"]))
     message: Message = answer

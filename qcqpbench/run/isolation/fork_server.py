@@ -35,8 +35,8 @@ from qcqpbench.errors import QcqpbenchError
 from ._linux import PR_SET_CHILD_SUBREAPER, children, prctl
 from .supervisor import supervise, wake_at_death_of_parent
 
-# A variable in the processes' environment: the supervisor's folder, by which the driver finds what outlives a killed
-# supervisor, should the fork server be gone too.
+# Environment variable of the forked processes with the name of the supervisor's folder. With it the driver finds
+# processes that outlive both their supervisor and the fork server.
 MARK = "QCQPBENCH_WORKER"
 _THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -52,8 +52,8 @@ sys.path[:] = json.loads(sys.argv[1])
 from qcqpbench.run.isolation.fork_server import serve
 serve(int(sys.argv[2]))
 """
-# Needed by its children; nothing of qcqpbench.solvers and qcqpbench.problems. Most solvers use scipy.optimize, and none
-# of them must seem slower than the others because it was the one to import it.
+# Modules that the forked processes need, none of them from qcqpbench.solvers or qcqpbench.problems. Most solvers use
+# scipy.optimize, whose import must not count in the time of one of them.
 _IMPORTS = (
     "qcqpbench.run.isolation.roles.solver_process",
     "qcqpbench.run.isolation.roles.verifier_process",
@@ -89,7 +89,7 @@ class ForkedProcess:
             signal.pidfd_send_signal(self._handle, number)
 
     def __del__(self) -> None:
-        # Not before: another thread may be about to send a signal, and the handle's number would be given to others.
+        # Not closed earlier: the system could reuse the number while another thread is about to send a signal.
         os.close(self._handle)
 
 
@@ -132,7 +132,7 @@ def fork(threads: int, request: ForkRequest, control: int, pipe: int, page: int)
             try:
                 return server.fork(message, (control, pipe, page, directory))
             except (OSError, EOFError):
-                # It was killed or stopped.
+                # The server was killed or stopped.
                 server.close()
     finally:
         os.close(directory)
@@ -175,7 +175,7 @@ class _Server:
         self._lock = threading.Lock()
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (open as long as the server runs)
         paths = json.dumps([os.path.abspath(path) for path in sys.path])  # noqa: PTH100
-        # Its children overwrite this mark.
+        # A placeholder that each forked process overwrites with its own mark.
         environment = os.environ | _thread_variables(threads) | {MARK: "-" * _MARK_CHARACTERS}
         with servers_end:
             self._process = subprocess.Popen(
@@ -184,7 +184,7 @@ class _Server:
                 pass_fds=(servers_end.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                # Not the driver's: a server that was stopped would hold it open.
+                # Not the driver's stderr, which a stopped server would keep open.
                 stderr=self._log,
                 start_new_session=True,
             )
@@ -201,9 +201,9 @@ class _Server:
                 return
         self._end()
         if self._process.returncode > 0:
-            # It was not killed, so it will not do better.
+            # The server exited by itself, so another start would fail too.
             self._log.seek(0)
-            lines = self._log.read().decode(errors="replace").strip().splitlines() or ["it gives no reason"]
+            lines = self._log.read().decode(errors="replace").strip().splitlines() or ["no reason given"]
             self.close()
             raise QcqpbenchError(f"a worker process died at its start: {lines[-1]}")
         raise EOFError
@@ -229,9 +229,9 @@ class _Server:
 
     def _end(self) -> None:
         self._socket.close()
-        # It may have been stopped, and has orphans to kill before it ends.
+        # A stopped server must continue, because it kills orphans before it ends.
         self._process.send_signal(signal.SIGCONT)
-        # A server whose imports have failed is about to end by itself, and its exit code is wanted.
+        # A server whose imports have failed is about to exit, and `wait_until_ready` needs its exit code.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_SECONDS)
         self._process.kill()
@@ -243,7 +243,7 @@ _lock = threading.Lock()
 
 
 def _server(threads: int) -> _Server:
-    # By process, as a fork of this one must not share the connection.
+    # The key has the process id, because a fork of this process must not share the connection.
     key = os.getpid(), threads
     with _lock:
         if key not in _servers or _servers[key].is_closed:
@@ -281,7 +281,7 @@ class _Children:
             if time.monotonic() > lose_patience:
                 self._supervisors.clear()
             for supervisor in self._supervisors:
-                # It may have been stopped.
+                # A stopped supervisor must continue in order to end.
                 with contextlib.suppress(OSError):
                     os.kill(supervisor, signal.SIGCONT)
             self.reap()
@@ -294,7 +294,7 @@ def serve(connection: int) -> NoReturn:
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     channel = socket.socket(fileno=connection)
-    # The loop below then finds the connection closed.
+    # The system sends SIGCONT when the driver dies. Closing the connection ends the loop below.
     signal.signal(signal.SIGCONT, lambda *_: channel.close() if os.getppid() != driver else None)
     signal.signal(signal.SIGCHLD, supervisors.reap)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -312,7 +312,7 @@ def serve(connection: int) -> NoReturn:
             if len(header) < _HEADER.size:
                 break
             content = json.loads(_receive(channel, _HEADER.unpack(header)[0]))
-            # Neither reaped before it has a handle, nor taken for an orphan.
+            # Block SIGCHLD, so that the fork is neither reaped before it has a handle nor taken for an orphan.
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
             process = os.fork()
             if process == 0:

@@ -155,7 +155,7 @@ class Message:
             arrays: dict[str, Array] = {}
             for name, shape in header["arrays"].items():
                 if not all(isinstance(axis, int) and axis >= 0 for axis in shape):
-                    raise ValueError(f"a shape must hold whole numbers, got {shape!r:.100}")
+                    raise ValueError(f"a shape must hold whole numbers, at least 0, got {shape!r:.100}")
                 size = math.prod(shape)
                 arrays[str(name)] = np.frombuffer(data, "<f8", size, place).reshape(shape).astype(np.float64)
                 place += 8 * size
@@ -200,7 +200,7 @@ def _decode_proposal(content: Mapping[str, Any], arrays: Mapping[str, Array]) ->
     iterations = _optional(int, content["iterations"])
     seconds = list(content["seconds"])
     if len(seconds) > MAX_TRACE_POINTS:
-        raise ValueError(f"a trace must have at most {MAX_TRACE_POINTS} points")
+        raise ValueError(f"a trace must have at most {MAX_TRACE_POINTS} points, got {len(seconds)}")
     return Proposal(
         termination=Termination.named(content["termination"]),
         x=arrays.get("x"),
@@ -230,14 +230,14 @@ def _readable(what: str) -> Iterator[None]:
 def _seconds(value: Any) -> float:
     seconds = float(value)
     if not 0.0 <= seconds < math.inf:
-        raise ValueError(f"times must be finite and not negative, got {seconds} s")
+        raise ValueError(f"seconds must be finite and at least 0, got {seconds}")
     return seconds
 
 
 def _count(value: Any) -> int:
     count = int(value)
     if not 0 <= count < _MAX_COUNT:
-        raise ValueError(f"a number of bytes must be from 0 to 2^63, got {count:.3g}")
+        raise ValueError(f"a number of bytes must be at least 0 and less than 2^63, got {count:.3g}")
     return count
 
 
@@ -371,7 +371,7 @@ class Channel:
             return None
         (size,) = _SIZE.unpack_from(self._buffer)
         if not 0 <= size <= _MAX_FRAME_BYTES:
-            raise ProtocolError("sent a message of a wrong size")
+            raise ProtocolError(f"sent a message whose size must be 0 to {_MAX_FRAME_BYTES} bytes, got {size}")
         end = _SIZE.size + size
         if len(self._buffer) < end:
             return None

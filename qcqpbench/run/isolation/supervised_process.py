@@ -30,7 +30,8 @@ _END_SECONDS = 10.0
 _READY_SECONDS = 60.0
 # Extra time for the supervisor to enforce the limits of a request before the driver does.
 _ENFORCE_SECONDS = 60.0
-# CPU time that a process may use between two requests; one that uses more is replaced, as it computes off the clock.
+# CPU time that a process may use between two requests. A process that uses more computes outside the measured time and
+# is replaced.
 _MAX_IDLE_CPU_SECONDS = 0.05
 
 Role = Literal["qcqpbench.run.isolation.roles.solver_process", "qcqpbench.run.isolation.roles.verifier_process"]
@@ -98,7 +99,7 @@ class SupervisedProcess:
         self._requests += 1
         page.begin_request(self._requests, limits, cpu_seconds(self.process_id))
         with contextlib.suppress(OSError):
-            # If it is dead, the supervisor says how it died.
+            # If the child is dead, the supervisor reports how it died.
             channel.send(data, _SEND_SECONDS)
         answer = self._wait(
             channel,
@@ -121,13 +122,13 @@ class SupervisedProcess:
             return
         self._channel.close()
         self._control.close()
-        # It may have been stopped.
+        # A stopped supervisor must continue in order to end.
         supervisor.send_signal(signal.SIGCONT)
         if not supervisor.has_ended(_END_SECONDS):
             supervisor.send_signal(signal.SIGKILL)
             supervisor.has_ended(_END_SECONDS)
         if not self._has_finished():
-            # It was killed, so the processes that it had to end may still run.
+            # The supervisor was killed, so its child and descendants may still run.
             _kill_marked(self._mark)
         self._page.close()
         self._page = None
@@ -145,13 +146,13 @@ class SupervisedProcess:
                 supervisor.send_signal(signal.SIGCONT)
 
     def _start(self) -> None:
-        # The supervisor finishes a moment before the system says that it has ended.
+        # The supervisor reports its end on the control page a moment before the process ends.
         if self._supervisor is not None and (self._supervisor.has_ended() or self._has_finished()):
             self.stop()
         if self._supervisor is not None:
             return
         guarded = MARK not in os.environ
-        require(guarded, "a worker starts no workers; does the script need `if __name__ == '__main__':`?")
+        require(guarded, "a worker must not start workers; put the script's calls under `if __name__ == '__main__':`")
         for _ in range(_START_TRIES):
             with self._starting:
                 if self._interrupted:
@@ -168,7 +169,7 @@ class SupervisedProcess:
             reason = ready.output.strip().splitlines() or [ready.how]
             self.stop()
             if ready.how.startswith("exit code"):
-                # It was not killed, so it will not do better.
+                # The child exited by itself, so another start would fail too.
                 break
         raise QcqpbenchError(f"a worker process died at its start: {reason[-1]}")
 
@@ -200,13 +201,13 @@ class SupervisedProcess:
         """Return the first result of `take(frame)` that is not None, or an `Ended` if the process ends first."""
         until, missed, deaf = time.monotonic() + seconds, 0, False
         while True:
-            # Both, since a child of the solver may hold the process' end of the channel open.
+            # Wait for both, because a child of the solver may keep the channel open after the process has died.
             ready = wait([control] if deaf else [channel.fileno(), control], _TICK_SECONDS)
             if self._interrupted:
                 raise StoppedError
             try:
                 if channel.fileno() in ready:
-                    # All frames that have arrived: the socket is not ready again for what is in the buffer.
+                    # Take all frames, because the socket does not become ready again for data already in the buffer.
                     while (frame := channel.poll()) is not None:
                         if (answer := take(frame)) is not None:
                             return answer
@@ -215,7 +216,7 @@ class SupervisedProcess:
             except ProtocolError as error:
                 return self._give_up(str(error), "protocol")
             except EOFError:
-                # It has died, and the supervisor will say how; or it has closed its end, and will not answer any more.
+                # The child has died, which the supervisor will report, or has closed its end and will not reply.
                 deaf, until = True, min(until, time.monotonic() + _END_SECONDS)
             missed = 0 if ready or self._is_watched() else missed + 1
             if missed > _MISSED_TICKS:

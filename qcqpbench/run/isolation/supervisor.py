@@ -104,7 +104,7 @@ def supervise(control: Connection, pipe: int, page: int, folder: Path, cpus: set
         os.close(page)
         phases.close_reader()
         os.setsid()
-        # So that it can ask the system whether it has any descendants; the supervisor adopts them when it dies.
+        # As a subreaper the child can count its descendants. The supervisor adopts them when the child dies.
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != me:
@@ -193,7 +193,7 @@ class _Supervisor:
         if request != self.request:
             begun, cpu_before, limits = self.page.begun, self.page.cpu_before, self.page.limits()
             if request != self.page.request():
-                # The driver is writing.
+                # The driver is writing the next request.
                 return
             self.request, self.limits, self.usage, self.phase = request, limits, Usage(), IDLE
             self.begun = self.since = self.last_look = begun

@@ -223,7 +223,7 @@ class Worker:
         for _ in range(2):
             answer = child.ask(request, _limits(request), _read_run, _main_module(request.solver))
             if not (isinstance(answer, Ended) and answer.phase == PHASES[IDLE]):
-                # Otherwise it died before it had the request; that says nothing about this run.
+                # Ask again only if the process died before it received the request.
                 break
         if isinstance(answer, RunReply):
             answer = _checked(answer, request, child.usage)
@@ -254,7 +254,7 @@ class Worker:
         if len(self._solvers) >= _MAX_PROCESSES:
             self._solvers.pop(next(iter(self._solvers))).stop()
         for other in self._solvers.values():
-            # It would take time from the run that begins now.
+            # A busy process would slow down the run that begins now.
             other.stop_if_busy()
         self._solvers[key] = child
         if self._interrupted:
@@ -333,7 +333,7 @@ def _read_run(frame: bytes) -> tuple[str, int, Any]:
 
 
 def _read_evaluation(frame: bytes) -> tuple[str, None, Any]:
-    # No solver's code has run in the verifier's process.
+    # Unpickling is safe, because no solver's code has run in the verifier's process.
     id, evaluation = pickle.loads(frame)
     return id, None, evaluation
 
@@ -341,7 +341,7 @@ def _read_evaluation(frame: bytes) -> tuple[str, None, Any]:
 def _reply_of_ended(ended: Ended, request: RunRequest) -> tuple[RunReply, bool]:
     """Return a substitute for the reply of an ended process, and whether the process was killed from outside."""
     termination, message = _verdict(ended, request)
-    # If the suite ended it, its children were at work with it.
+    # Children that run when the suite kills a process were not left behind.
     notes = (describe_left(ended.left),) if ended.left and ended.reason == "died" else ()
     observed = ended.reason != "lost"
     begun = observed and ended.phase not in (PHASES[IDLE], PHASES[PREPARING])

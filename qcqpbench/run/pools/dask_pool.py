@@ -24,13 +24,13 @@ from qcqpbench.run.job import Job, Outcome
 
 from .local_pool import MAX_TRIES, Running, run_job
 
-# Jobs on the cluster: enough that no worker waits for its next one and that an adaptive cluster sees a reason to grow;
-# few enough that 10⁵ jobs never lie on the scheduler at once.
+# Limits of the number of submitted jobs: enough that no worker waits and an adaptive cluster grows, but few enough that
+# the scheduler never holds 10⁵ jobs at once.
 _MIN_SUBMITTED_JOBS, _SUBMITTED_JOBS_PER_THREAD = 16, 3
 _LOOK_SECONDS = 1.0
 _CONNECT_SECONDS = 10.0
 
-# On a Dask worker: the worker of each of its threads, and all of them.
+# In a Dask worker: the `Worker` of the current thread, and those of all threads.
 _of_thread = threading.local()
 _workers: set[Worker] = set()
 
@@ -65,7 +65,7 @@ class DaskPool:
         try:
             processing = {} if self._client is None else self._client.processing()
         except Exception:
-            # The connection is about to close; the view can do without.
+            # The connection is closing, and the live view does not need the list.
             return []
         return [
             Running(str(worker), job, self._since.setdefault(str(key), now))
@@ -77,7 +77,7 @@ class DaskPool:
     def outcomes(self, jobs: Iterable[Job]) -> Generator[Outcome, None, None]:
         distributed = _distributed()
         with contextlib.ExitStack() as stack:
-            # A scheduler that is lost would be a traceback on the terminal.
+            # Otherwise Dask logs a traceback when the scheduler is lost.
             stack.enter_context(distributed.utils.silence_logging_cmgr(logging.CRITICAL))
             target: Any = self.address
             if self.address == "local":
@@ -133,7 +133,9 @@ class DaskPool:
         """Return why the workers of a failed job were lost; raise an error if the job failed for another reason."""
         error = future.exception() if future.status == "error" else None
         if self._client.status != "running":
-            raise QcqpbenchError(f"the Dask scheduler at {self.address} is gone; the same command resumes")
+            raise QcqpbenchError(
+                f"the Dask scheduler at {self.address} must run until the end, but it is gone; the same command resumes"
+            )
         if error is not None and not isinstance(error, _distributed().KilledWorker):
             raise error
         return str(error or future.status)
@@ -150,7 +152,7 @@ def _distributed() -> Any:
     try:
         return importlib.import_module("distributed")
     except ModuleNotFoundError:
-        raise QcqpbenchError("the package distributed is missing: pip install 'qcqpbench[dask]'") from None
+        raise QcqpbenchError("--dask needs the package distributed: pip install 'qcqpbench[dask]'") from None
 
 
 def _require_scheduler(address: str) -> None:
@@ -173,7 +175,7 @@ def _require_scheduler(address: str) -> None:
 
 def _run_job(job: Job, version: str) -> Outcome:
     """Run a job on a Dask worker, with the `Worker` of the current thread, which is created if missing."""
-    require(version == __version__, f"a Dask worker has qcqpbench {__version__}, the driver has {version}")
+    require(version == __version__, f"a Dask worker must have qcqpbench {version} like the driver, got {__version__}")
     if getattr(_of_thread, "worker", None) is None:
         _of_thread.worker = Worker()
         _workers.add(_of_thread.worker)
@@ -204,5 +206,5 @@ def _crashed(job: Job, reason: str) -> Attempt:
         job.version,
         job.formulation,
         Termination.CRASHED,
-        message=f"the cluster lost every worker that tried it: {reason}",
+        message=f"the cluster lost every worker that ran the job: {reason}",
     )

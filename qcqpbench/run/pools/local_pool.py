@@ -76,7 +76,7 @@ class LocalPool:
 
     def outcomes(self, jobs: Iterable[Job]) -> Generator[Outcome, None, None]:
         source = _JobSource(jobs)
-        # Short, so that outcomes do not pile up if the caller is slow to take them.
+        # Of limited length, so that outcomes do not pile up if the caller takes them slowly.
         finished: queue.Queue[Outcome | BaseException | None] = queue.Queue(self.workers)
         workers = [Worker() for _ in range(self.workers)]
         threads = [
@@ -92,7 +92,7 @@ class LocalPool:
             for worker in workers:
                 worker.interrupt()
             while any(thread.is_alive() for thread in threads):
-                # A thread that waits to hand over an outcome must get on to see that the source is closed.
+                # Empty the queue, so that a thread blocked on it continues and finds the source closed.
                 _drain(finished)
                 time.sleep(_POLL_SECONDS)
 

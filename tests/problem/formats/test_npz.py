@@ -195,7 +195,7 @@ def altered(tmp_path: Path, spec: str, words: dict[str, Any], arrays: dict[str, 
 def test_newer_schema_is_refused(tmp_path: Path, spec: str) -> None:
     assert read(altered(tmp_path, spec, {}, {})).id == problem(spec).id
     message = refused(altered(tmp_path, spec, {"schema": 2, "kind": "tensor"}, {"labels": None, "lower": None}))
-    assert "has schema 2, this qcqpbench reads up to 1" in message
+    assert "schema must be at most 1 for this version of qcqpbench, got 2" in message
 
 
 @pytest.mark.parametrize(

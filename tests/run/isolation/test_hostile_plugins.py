@@ -13,12 +13,15 @@ from pathlib import Path
 import pytest
 
 import qcqpbench
+from qcqpbench.catalog.registry import family
 from qcqpbench.catalog.status import Termination
 from qcqpbench.run.isolation import supervised_process
+from qcqpbench.run.isolation import worker as isolation_worker
+from qcqpbench.run.isolation._linux import cpu_seconds
 from qcqpbench.run.isolation.worker import Worker
-from tests.support.plugins.malicious import HIDDEN_SECONDS, LAZY_SECONDS
+from tests.support.plugins.malicious import HIDDEN_SECONDS, LAZY_SECONDS, SPIN_PIPE
 from tests.support.plugins.runs import SPEC, TASK, installed, job, margin
-from tests.support.processes import MARK, marked, none_left
+from tests.support.processes import MARK, is_running, marked, none_left
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +43,7 @@ def test_a_replaced_file_of_reports_costs_its_content_only(form: str) -> None:
         assert worker.run_job(job("slsqp")).attempt.termination is Termination.LOCALLY_OPTIMAL
 
 
-@pytest.mark.parametrize("kind", ["lift_time_limit", "drain_phases"])
+@pytest.mark.parametrize("kind", ["lift_time_limit", "drain_phases", "endless_array"])
 def test_a_solver_cannot_lift_its_time_limit(kind: str) -> None:
     begin = time.monotonic()
     with Worker() as worker:
@@ -57,6 +60,20 @@ def test_a_solver_cannot_lift_its_memory_limit() -> None:
         attempt = worker.run_job(limited).attempt
     assert attempt.termination is Termination.MEMORY_LIMIT, attempt.message
     assert attempt.message.startswith("killed while solving: used")
+
+
+def test_a_verification_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give no time to the verification of a problem that takes some tenths of a second to make."""
+    spec = family("covariance_perceptron[m=60,p=4000,seed=1,ensemble=gaussian]").spec
+    large = replace(job("malicious[kind=honest]"), problem=spec, problem_id=qcqpbench.problem(spec).id)
+    limits = isolation_worker._limits
+    monkeypatch.setattr(isolation_worker, "PREPARE_SECONDS", 0.0)
+    # The solver's process makes the problem, too.
+    monkeypatch.setattr(isolation_worker, "_limits", lambda request: limits(request)._replace(prepare_seconds=60.0))
+    with Worker() as worker:
+        attempt = worker.run_job(large).attempt
+    assert (attempt.termination, attempt.margin, attempt.point) == (Termination.ERROR, None, None)
+    assert attempt.message.startswith("could not be verified: the verifier's process ended: deadline")
 
 
 def test_a_claim_past_the_time_limit_is_a_time_limit() -> None:
@@ -115,6 +132,28 @@ def test_a_process_that_works_while_it_is_idle_is_replaced() -> None:
         child._cpu_seconds -= 1.0
         worker.run_job(job("slsqp", 2))
         assert child.process_id != before
+
+
+def test_a_process_that_computes_after_its_run_does_not_disturb_another_solver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wake a thread that a solver has left asleep, then run another solver, which has a process of its own."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    monkeypatch.setenv(SPIN_PIPE, str(pipe))
+    with Worker() as worker:
+        worker.run_job(job("slsqp"))
+        isolated = worker.run_job(job("malicious[kind=spin_late]"))
+        assert (isolated.attempt.termination, isolated.notes) == (Termination.FINISHED, ())
+        _, left, _ = worker.processes()
+        spinning = left.process_id
+        assert is_running(spinning)
+        used = cpu_seconds(spinning)
+        # Blocks until the thread has opened its end.
+        with pipe.open("wb"):
+            assert wait_until(lambda: cpu_seconds(spinning) > used + 0.2)
+        assert worker.run_job(job("slsqp", 1)).attempt.termination is Termination.LOCALLY_OPTIMAL
+        assert not is_running(spinning)
 
 
 def hidden() -> list[int]:

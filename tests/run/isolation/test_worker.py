@@ -16,13 +16,21 @@ import pytest
 import qcqpbench
 from qcqpbench.catalog.status import Availability, Termination
 from qcqpbench.errors import QcqpbenchError
-from qcqpbench.run.attempt import random_start
+from qcqpbench.run.attempt import random_start, solve
 from qcqpbench.run.isolation import fork_server, supervised_process
 from qcqpbench.run.isolation.description import solver_facts
 from qcqpbench.run.isolation.fork_server import close_servers
 from qcqpbench.run.isolation.protocol import GRACE_SECONDS
 from qcqpbench.run.isolation.worker import Worker
-from tests.support.bad_solvers import Exits, Fine, IgnoresTheTimeLimit, IsKilled, LeavesFiles, Prints
+from tests.support.bad_solvers import (
+    Exits,
+    Fine,
+    IgnoresTheTimeLimit,
+    IsKilled,
+    LeavesFiles,
+    Prints,
+    ReportsWrongShapes,
+)
 from tests.support.hostile import Hostile, Kind
 from tests.support.processes import MARK, children, is_running, marked, marking, none_left
 
@@ -44,6 +52,23 @@ def test_an_attempt_is_the_same_as_in_this_process(worker: Worker) -> None:
     assert isolated.attempt.margin == here.margin
     assert np.array_equal(np.asarray(isolated.attempt.point), np.asarray(here.point))
     assert (isolated.output, isolated.files) == ("", ())
+
+
+def test_reported_points_of_a_wrong_shape_do_not_cost_the_point(worker: Worker) -> None:
+    start = random_start(TASK)
+    for attempt in (solve(TASK, ReportsWrongShapes()), worker.attempt(TASK, ReportsWrongShapes()).attempt):
+        assert (attempt.termination, attempt.trace) == (Termination.LOCALLY_OPTIMAL, ())
+        assert attempt.point == pytest.approx(start)
+        assert attempt.margin == pytest.approx(float(TASK.margin(start)), abs=1e-12)
+
+
+def test_every_solver_has_a_process_of_its_own() -> None:
+    """Check that no solver's imports, patches or caches reach another's times or digits."""
+    with Worker() as worker:
+        for name in ("slsqp", "gip", "slsqp"):
+            worker.attempt(TASK, name)
+        gip, slsqp, verifier = worker.processes()
+        assert len({gip.process_id, slsqp.process_id, verifier.process_id}) == 3
 
 
 def test_output_and_files_are_contained(worker: Worker, capfd: pytest.CaptureFixture[str]) -> None:
@@ -221,7 +246,7 @@ def test_a_supervisor_killed_at_its_start_leaves_no_folder(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("guard", "outcome"), [("if __name__ == '__main__':", "finished"), ("if True:", "a worker starts no workers")]
+    ("guard", "outcome"), [("if __name__ == '__main__':", "finished"), ("if True:", "a worker must not start workers")]
 )
 def test_a_solver_of_the_main_script(tmp_path: Path, guard: str, outcome: str) -> None:
     script = tmp_path / "script.py"

@@ -52,8 +52,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     assert none_left(MARKED) == {}
 
 
-def start(folder: Path, *command: str | Path) -> subprocess.Popen[str]:
-    variables = os.environ | {"PYTHONPATH": f"{folder}:{Path(__file__).parents[3]}", MARK: MARKED}
+def start(folder: Path, *command: str | Path, **further: str) -> subprocess.Popen[str]:
+    variables = os.environ | {"PYTHONPATH": f"{folder}:{Path(__file__).parents[3]}", MARK: MARKED} | further
     return subprocess.Popen(
         command,
         cwd=folder,
@@ -88,6 +88,30 @@ def test_rows_of_a_cluster_on_this_machine_are_the_same(folder: Path, local: Row
     assert rows(folder / "cluster.db") == local
     with Store(folder / "cluster.db") as store:
         assert len({row["worker"] for row in store.rows() if row["worker"].startswith("tcp://127.0.0.1:")}) == 2
+
+
+def test_rows_have_the_machine_of_their_worker(folder: Path) -> None:
+    """Tell the worker from the driver by an environment variable that is one of the facts about a machine."""
+    (folder / "scheduler.json").unlink(missing_ok=True)
+    options = ("--scheduler-file", "scheduler.json", "--no-dashboard", "--host", "127.0.0.1")
+    dask = (sys.executable, "-m")
+    with contextlib.ExitStack() as stack:
+        scheduler = stack.enter_context(
+            start(folder, *dask, "distributed.cli.dask_scheduler", *options, "--port", "0")
+        )
+        stack.callback(kill, scheduler)
+        address = wait_for_address(folder / "scheduler.json", scheduler)
+        worker = start(folder, *dask, "distributed.cli.dask_worker", *options, "--nthreads", "1", BLIS_NUM_THREADS="7")
+        stack.callback(kill, stack.enter_context(worker))
+        words = ("-p", "covariance_perceptron[m=3,p=3]", "-s", "slsqp", "-r", "2", "-o", "machine.db")
+        driver = stack.enter_context(start(folder, SCRIPT, "run", *words, "--dask", address))
+        _, text = driver.communicate()
+        assert driver.returncode == 0, text
+    with Store(folder / "machine.db") as store:
+        of_rows = [row["machine"]["thread_variables"].get("BLIS_NUM_THREADS") for row in store.rows()]
+        (invocation,) = store.invocations().values()
+    assert of_rows == ["7", "7"]
+    assert "BLIS_NUM_THREADS" not in invocation["machine"]["thread_variables"]
 
 
 @pytest.mark.parametrize("failures", [3, 0], ids=["dask tries again", "the driver tries again"])

@@ -217,7 +217,7 @@ def test_ctrl_c_keeps_what_is_finished() -> None:
 def test_runs_left_out_are_not_waited_for() -> None:
     """Run hostile, which takes max-margin tasks only, on a QCQP."""
     done = run("-p", SPEC, "-p", "classical_perceptron[m=5]", "-s", "slsqp", "-s", "hostile", "-j", "1", "-o", "r.db")
-    assert "hostile takes max-margin tasks; it is left out" in done.stderr
+    assert "hostile accepts only max-margin tasks; it is left out" in done.stderr
     assert "r.db: 4 runs" in done.stderr and "[3/3]" in done.stderr.splitlines()[-1]
 
 
@@ -261,7 +261,7 @@ def test_without_dask_one_line_says_how_to_install_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     assert main(["run", "smoke", "--dask", "local"]) == 2
-    assert capfd.readouterr().err == "qcqpbench: the package distributed is missing: pip install 'qcqpbench[dask]'\n"
+    assert capfd.readouterr().err == "qcqpbench: --dask needs the package distributed: pip install 'qcqpbench[dask]'\n"
     with pytest.raises(QcqpbenchError):
         dask_pool.DaskPool("local")
 

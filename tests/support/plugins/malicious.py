@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+from _thread import start_new_thread
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,12 +39,14 @@ Kind = Literal[
     "patch_verify",
     "change_problem",
     "fork_and_return",
+    "fork_and_end_child",
     "forge_replies",
     "object_array",
     "complex_array",
     "text_array",
     "lazy_array",
     "lazy_list",
+    "endless_array",
     "wrong_shape",
     "long_message",
     "large_multipliers",
@@ -65,6 +68,7 @@ Kind = Literal[
     "change_trace_late",
     "drain_phases",
     "native_thread",
+    "spin_late",
     "forge_sizes",
     "replace_output_by_pipe",
     "replace_output_by_link",
@@ -83,16 +87,18 @@ Kind = Literal[
 LAZY_SECONDS = 0.3
 # A variable with the seconds that a hidden child sleeps, by which a test tells it from other processes.
 HIDDEN_SECONDS = "QCQPBENCH_TEST_HIDDEN_SECONDS"
+# A variable with the path of a named pipe; a thread of `_spin_late` waits until the pipe is opened for writing.
+SPIN_PIPE = "QCQPBENCH_TEST_SPIN_PIPE"
 
 
 class _Lazy:
     """An array that does its work only when it is converted."""
 
-    def __init__(self, values: Array) -> None:
-        self.values = values
+    def __init__(self, values: Array, seconds: float = LAZY_SECONDS) -> None:
+        self.values, self.seconds = values, seconds
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
-        time.sleep(LAZY_SECONDS)
+        time.sleep(self.seconds)
         return self.values
 
 
@@ -154,6 +160,17 @@ def _fork_and_return(problem: MaxMargin, budget: Budget, solution: Solution) -> 
     return None
 
 
+def _fork_and_end_child(problem: MaxMargin, budget: Budget, solution: Solution) -> Solution | None:
+    """Fork a child that returns first, and end it, so that the parent's reply is one too many and no process is left."""
+    child = os.fork()
+    if child == 0:
+        return replace(solution, x=100 * np.ones_like(solution.x), objective=40.0, message="the child")
+    time.sleep(0.1)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return None
+
+
 def _forge_replies(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
     """Write replies of its own to every socket there is."""
     forged = encode_reply("0" * 16, RunReply(Proposal(Termination.OPTIMAL, objective=40.0, bound=40.0)))
@@ -185,6 +202,10 @@ def _lazy_array(problem: MaxMargin, budget: Budget, solution: Solution) -> Solut
 
 def _lazy_list(problem: MaxMargin, budget: Budget, solution: Solution) -> Solution:
     return replace(solution, objective=_Number(1.0), bound=_Number(1.0), iterations=3)
+
+
+def _endless_array(problem: MaxMargin, budget: Budget, solution: Solution) -> Solution:
+    return replace(solution, x=_Lazy(np.asarray(solution.x), 1000.0))  # type: ignore[arg-type]
 
 
 def _wrong_shape(problem: MaxMargin, budget: Budget, solution: Solution) -> Solution:
@@ -314,6 +335,20 @@ def _native_thread(problem: MaxMargin, budget: Budget, solution: Solution) -> No
     _code.write(b"\xeb\xfe")
     address = ctypes.addressof(ctypes.c_char.from_buffer(_code))
     ctypes.CDLL(None).pthread_create(ctypes.byref(ctypes.c_ulong()), None, ctypes.c_void_p(address), None)
+
+
+def _spin_late(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    """Leave a thread that `threading` does not list, which sleeps at the end of the run and computes later."""
+    started = threading.Event()
+
+    def spin() -> None:
+        started.set()
+        os.open(os.environ[SPIN_PIPE], os.O_RDONLY)
+        while True:
+            pass
+
+    start_new_thread(spin, ())
+    started.wait()
 
 
 def _from_stack(name: str) -> Any:

@@ -17,7 +17,7 @@ from qcqpbench.catalog.registry import shipped_solvers
 from qcqpbench.catalog.solver import Solver
 from qcqpbench.catalog.spec import parse
 from qcqpbench.catalog.status import Scope
-from qcqpbench.errors import QcqpbenchError, require
+from qcqpbench.errors import QcqpbenchError, describe_error, require
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 from qcqpbench.problem.qcqp import QCQP
 from qcqpbench.results.store import Array, LeftOut, Row, Store
@@ -65,7 +65,7 @@ def read(paths: Sequence[str | Path]) -> Results:
     QcqpbenchError
         If `paths` is empty, or a file cannot be read.
     """
-    require(len(paths) > 0, "a report needs at least one results file")
+    require(len(paths) > 0, "paths must name at least one file, got none")
     machines: list[dict[str, Any]] = []
     micro: list[dict[str, Any]] = []
     with contextlib.ExitStack() as stack:
@@ -263,7 +263,7 @@ def _pytest_benchmark(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any],
         }
         benchmarks = [_benchmark(entry) for entry in content["benchmarks"]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise QcqpbenchError(f"{path}: must be JSON of pytest-benchmark ({type(error).__name__})") from error
+        raise QcqpbenchError(f"{path}: must be JSON of pytest-benchmark: {describe_error(error)}") from error
     return benchmarks, facts, f"pytest-benchmark, {path.name}"
 
 

@@ -14,15 +14,15 @@ from .._common import Terms, bounded, content, tidied
 from .text import Text, shorten
 
 CONSTANT = "Constant"
-_TOO_LARGE = "a number must be in the floating-point range, got a larger one"
+_TOO_LARGE = "a number must be in the floating-point range, got"
 _REVERSED = str.maketrans("<>", "><")
 
-# Possessive quantifiers (with a + behind) do not backtrack, so no text makes the search long.
+# Possessive quantifiers, such as *+, do not backtrack, so that no text makes the search slow.
 LETTER = r"""A-Za-z_!"#$%&(),;?@'`{}|~"""
 _ENDS = rf"(?![{LETTER}0-9.])"
 _INFINITY = rf"[iI][nN][fF](?:[iI][nN][iI][tT][yY])?+{_ENDS}"
 NAME = rf"(?!{_INFINITY})[{LETTER}][{LETTER}0-9.]*+(?:\[[{LETTER}0-9.]*+\][{LETTER}0-9.]*+)*+"
-# 5x is 5 x, but 2e5x, 2ex and 0x1 are ambiguous.
+# 5x is read as 5 x, but 2e5x, 2ex and 0x1 are ambiguous and refused.
 _NUMBER = rf"(?!0[xX])(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++{_ENDS})?+(?![eE.])"
 _SIDE = rf"([+-]?+)\s*+({_NUMBER}|{_INFINITY})"
 _RELATION = r"(=<|=>|<=?+|>=?+|==?+)"
@@ -64,7 +64,7 @@ _SECTION_ORDER = "the sections must be Minimize or Maximize, Subject To, Bounds,
 
 
 class LpReader:
-    """Reader of an LP file; `place` is its position in the content, `end` the end of the section."""
+    """Reader of an LP file; `place` is the current position in `content`, and `end` is the end of the section."""
 
     def __init__(self, text: Text) -> None:
         self.text = text
@@ -117,7 +117,7 @@ class LpReader:
             self.place = match.start()
             kind, word = str(match.lastgroup), " ".join(match[0].split())
             self._require(
-                kind != "other", f"only continuous variables, linear and quadratic terms are read, got {word}"
+                kind != "other", f"variables must be continuous, terms linear or quadratic, got the section {word}"
             )
             order = _ORDER.index(kind)
             self._require(order > last and (order == 0) == (last < 0), f"{_SECTION_ORDER}, got {word}")
@@ -139,17 +139,18 @@ class LpReader:
             self.labels[label[1]] = row
         left = self._match(_LEFT)
         constant = self._expression(row)
-        self._require(constant is None, "a number without a variable must be on the right side", begin)
-        right = self._match(_RIGHT)
-        if right is None:
+        self._require(constant is None, f"a number without a variable must be on the right side, got {constant}", begin)
+        relation_and_value = self._match(_RIGHT)
+        if relation_and_value is None:
             raise self._error(
                 f"expected a sign and a term, or <=, >= or =, a number and a new line, got {self._word()}"
             )
-        relation, value = right[1].strip("="), self._side(right, 2)
+        relation, value = relation_and_value[1].strip("="), self._side(relation_and_value, 2)
         low, high = (-np.inf if relation == "<" else value), (np.inf if relation == ">" else value)
         if left is not None:
             same = relation != "" and left[3].strip("=") == relation
-            self._require(same, "a range must be 1 <= … <= 2 or 2 >= … >= 1", begin)
+            got = f"{left[3]} … {relation_and_value[1]}"
+            self._require(same, f"a range must be 1 <= … <= 2 or 2 >= … >= 1, got {got}", begin)
             other = self._side(left, 1)
             low, high = (other, high) if relation == "<" else (low, other)
         self._check_range(low, high, begin)
@@ -157,7 +158,7 @@ class LpReader:
         self.upper.append(high)
 
     def _expression(self, row: int) -> float | None:
-        """Read terms into a row, and return the sum of those without a variable; None if there are none."""
+        """Read terms into a row, and return the sum of the terms without a variable; None if there are none."""
         constants: list[float] = []
         pattern = _FIRST_TERMS
         while True:
@@ -178,7 +179,7 @@ class LpReader:
             bracket = self._match(_BRACKET)
             if bracket is not None:
                 unsigned = pattern is _FIRST_TERMS and not read
-                self._require(unsigned or bracket[1] != "", "expected a sign before [", bracket.start(1))
+                self._require(unsigned or bracket[1] != "", "expected + or - before [, got none", bracket.start(1))
                 self._products(row, bracket[1])
             elif not read:
                 return sum(constants) if constants else None
@@ -205,8 +206,8 @@ class LpReader:
             self._match(_CLOSED) is not None, f"expected terms such as 2 x ^2 and - 2 x * y in [ ], got {self._word()}"
         )
         half = self._match(_HALF) is not None
-        self._require(half or row > 0, "brackets in the objective must be followed by / 2")
-        self._require(not half or row == 0, "brackets in a constraint must not be followed by / 2")
+        self._require(half or row > 0, f"brackets in the objective must be followed by / 2, got {self._word()}")
+        self._require(not half or row == 0, "brackets in a constraint must not be followed by / 2, got / 2")
 
     def _bounds(self) -> tuple[list[float], list[float]]:
         """Read the section of bounds, and return the lower and upper bounds of all variables."""
@@ -220,7 +221,9 @@ class LpReader:
             for relation, value in sides:
                 for bounds, other in ((lower, "<"), (upper, ">")):
                     if relation != other:
-                        self._require(i not in bounds, f"a bound of {shorten(name)} must be given once", begin)
+                        self._require(
+                            i not in bounds, f"a bound of {shorten(name)} must be given once, got it twice", begin
+                        )
                         bounds[i] = value
             places[i] = begin
         count = range(len(self.variables))
@@ -243,39 +246,48 @@ class LpReader:
         return match[4], left + right
 
     def _side(self, match: re.Match[str], group: int) -> float:
-        """Return the number or infinity with its sign in `group` of a match and its magnitude in the next group."""
+        """Return the number whose sign is in `group` of `match` and whose magnitude is in the next group."""
         value = float(match[group] + match[group + 1])
         infinite = match[group + 1][0] in "iI"
-        self._require(infinite or abs(value) < np.inf, _TOO_LARGE, match.start(group + 1))
+        self._require(
+            infinite or abs(value) < np.inf, f"{_TOO_LARGE} {shorten(match[group + 1])}", match.start(group + 1)
+        )
         return bounded(value)
 
     def _check_finite(self, values: list[float], begin: int) -> None:
+        """Check that `values`, read from the text after `begin`, are finite."""
         if np.inf in map(abs, values):
             numbers = _DIGITS.finditer(self.content, begin, self.place)
-            raise self._error(_TOO_LARGE, next((n.start() for n in numbers if float(n[0]) == np.inf), begin))
+            word, place = next(((n[0], n.start()) for n in numbers if float(n[0]) == np.inf), ("inf", begin))
+            raise self._error(f"{_TOO_LARGE} {shorten(word)}", place)
 
     def _check_range(self, low: float, high: float, place: int) -> None:
+        """Check that the range from `low` to `high` contains a number; errors name the line at `place`."""
         holds = low <= high and low < np.inf and high > -np.inf
-        self._require(holds, f"a range must hold a number, got {low} to {high}", place)
+        self._require(holds, f"a range must contain a number, got {low} to {high}", place)
 
     def _match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """Match `pattern` at the current position, and move the position to the end of the match."""
         match = pattern.match(self.content, self.place, self.end)
         self.place = self.place if match is None else match.end()
         return match
 
     def _skip(self) -> int:
+        """Skip blanks, and return the new position."""
         self._match(_BLANK)
         return self.place
 
     def _ended(self) -> bool:
+        """Skip blanks, and return whether the section has ended."""
         return self._skip() >= self.end
 
     def _word(self) -> str:
-        """Return the rest of the line at the place, for an error."""
+        """Return the rest of the current line, for error messages."""
         end = self.content.find("\n", self._skip())
         return shorten(self.content[self.place : end if end >= 0 else None].strip() or "the end of the file")
 
     def _error(self, message: str, place: int | None = None) -> QcqpbenchError:
+        """Return a QcqpbenchError that names the line at `place`, by default the current position."""
         return self.text.error(message, 1 + self.content.count("\n", 0, self._skip() if place is None else place))
 
     def _require(self, condition: bool, message: str, place: int | None = None) -> None:

@@ -16,7 +16,7 @@ from .text import NUMBER, Text, shorten
 _COMMENT = re.compile(r"^\*[^\n]*+", re.M)
 _HEADER = re.compile(r"^\S[^\n]*+", re.M)
 _LINE = re.compile(r"[^\n]++")
-# Lines of two names and a number; the count limits the memory.
+# Lines of two names and a number. The number of lines is limited to bound the memory.
 _ENTRIES = re.compile(rf"(?:(?:[ \t]++\S++[ \t]++\S++[ \t]++{NUMBER})?+[ \t\r]*+\n){{1,100000}}+")
 _NUMBER = re.compile(NUMBER)
 _INFINITY = re.compile(r"[+-]?inf(?:inity)?", re.I)
@@ -44,7 +44,7 @@ class MpsReader:
         self.variables: dict[str, int] = {}
         self.column: set[int] = set()
         self.sets: dict[str, str] = {}
-        # By row or variable; the places are those of the last entries.
+        # Values by row or variable. The places are the positions of the last entries, for error messages.
         self.sides: dict[int, float] = {}
         self.ranges: dict[int, float] = {}
         self.lower: dict[int, float] = {}
@@ -55,7 +55,7 @@ class MpsReader:
     def problem(self) -> QCQP:
         """Read the file and return its problem."""
         self._sections()
-        self._require(0 in self.row_places, "the file must have an objective, a row of kind N")
+        self._require(0 in self.row_places, "the file must have an objective, a row of kind N, got none")
         self._require(bool(self.variables), "the file must have variables, got none")
         rows = [self._row_range(r, kind) for r, kind in enumerate(self.kinds, 1)]
         bounds = [self._bound_range(i) for i in range(len(self.variables))]
@@ -77,7 +77,8 @@ class MpsReader:
         """Read all sections."""
         first = _HEADER.search(self.content)
         begins = first is not None and not self.content[: first.start()].strip()
-        self._require(begins, "expected NAME at the beginning of an MPS file")
+        beginning = shorten(" ".join(self.content[:200].split()))
+        self._require(begins, f"expected NAME at the beginning of an MPS file, got {beginning}")
         done: set[tuple[str, ...]] = set()
         for header, after in pairwise(chain(_HEADER.finditer(self.content), [None])):
             assert header is not None
@@ -90,7 +91,8 @@ class MpsReader:
             self._require(key not in done, f"a section must occur once, got a second {shorten(' '.join(key))}")
             done.add(key)
             if section == "ENDATA":
-                self._require(not self.content[begin:].strip(), "expected nothing after ENDATA, got text")
+                rest = self.content[begin:].strip()
+                self._require(not rest, f"expected nothing after ENDATA, got {shorten(rest)}")
                 return
             if key[0] in ("QUADOBJ", "QCMATRIX"):
                 self._matrix(section, self._row_number(words[0]) if words else 0, begin, end)
@@ -120,18 +122,21 @@ class MpsReader:
         for line in _LINE.finditer(self.content, begin, end):
             if entry := line[0].split():
                 self.place = line.start()
-                self._require(section in readers, f"expected a section after {section}, got a line of entries")
+                self._require(section in readers, f"expected a section after {section}, got {entry[0]!r:.40}")
                 readers[section](entry)
 
     def _sense(self, words: list[str]) -> None:
+        """Read the sense of the objective."""
         word = " ".join(words)
-        self._require(not self.sense, "the sense must be given once")
+        self._require(not self.sense, f"the sense must be given once, got a second, {shorten(word)}")
         self._require(word.upper() in _SENSES, f"the sense must be MAX or MIN, got {shorten(word)}")
         self.sense = _SENSES[word.upper()]
 
     def _row(self, words: list[str]) -> None:
+        """Read a line of ROWS."""
         kind, name = words[0].upper(), words[-1]
-        self._require(len(words) == 2 and kind in ("N", "L", "G", "E"), "a row must be N, L, G or E, and a name")
+        fits = len(words) == 2 and kind in ("N", "L", "G", "E")
+        self._require(fits, f"a row must be N, L, G or E, and a name, got {shorten(' '.join(words))}")
         self._require(name not in self.rows, f"names of rows must differ, got {shorten(name)} twice")
         if kind == "N":
             self.rows[name] = r = -1 if 0 in self.row_places else 0
@@ -141,32 +146,40 @@ class MpsReader:
         self.row_places[r] = self.place
 
     def _coefficients(self, words: list[str]) -> None:
-        self._require(words[1:2] != ["'MARKER'"], "variables must be continuous, got integer ones")
-        self._require(
-            len(words) in (3, 5), "a line in COLUMNS must be a variable, and once or twice a row and a number"
-        )
+        """Read a line of COLUMNS."""
+        self._require(words[1:2] != ["'MARKER'"], "variables must be continuous, got a MARKER of integer variables")
+        entries = "a variable, and once or twice a row and a number"
+        self._require(len(words) in (3, 5), f"a line in COLUMNS must be {entries}, got {len(words)} words")
         if words[0] not in self.variables:
             self.variables[words[0]] = len(self.variables)
             self.column = set()
         i = self.variables[words[0]]
-        self._require(i == len(self.variables) - 1, f"the lines of {shorten(words[0])} must follow each other")
+        self._require(
+            i == len(self.variables) - 1,
+            f"the lines of {shorten(words[0])} must follow each other, got others between them",
+        )
         for r, value in self._pairs(words[1:]):
-            self._require(r < 0 or r not in self.column, "a coefficient must be given once")
+            self._require(
+                r < 0 or r not in self.column, f"a coefficient must be given once, got that of {words[0]!r:.40} twice"
+            )
             self.column.add(r)
             if r >= 0:
                 self.terms.add_linear(r, [i], [value])
 
     def _right_sides(self, section: str, target: dict[int, float], words: list[str]) -> None:
+        """Read a line of RHS or RANGES into `target`."""
         fits = 2 <= len(words) <= 5
-        self._require(fits, f"a line in {section} must be a name, and once or twice a row and a number")
+        entries = "a name, and once or twice a row and a number"
+        self._require(fits, f"a line in {section} must be {entries}, got {len(words)} words")
         self._check_set(section, words.pop(0) if len(words) % 2 else "")
         for r, value in self._pairs(words, infinite=True):
             self._require(r > 0 or section == "RHS", "RANGES must be of constraints, got one of an objective")
-            self._require(r < 0 or r not in target, f"{section} of a row must be given once")
+            self._require(r < 0 or r not in target, f"{section} of a row must be given once, got it twice")
             target[r] = value
             self.row_places[r] = self.place
 
     def _bound(self, words: list[str]) -> None:
+        """Read a line of BOUNDS."""
         kind, *words = words
         kind = kind.upper()
         kinds = ", ".join(dict.fromkeys(_LOWER + _UPPER))
@@ -174,13 +187,13 @@ class MpsReader:
         valued = kind in _VALUED
         fits = len(words) in ((2, 3) if valued else (1, 2, 3))
         rest = " and a number" if valued else ""
-        self._require(fits, f"a line in BOUNDS must be {kind}, a name, a variable{rest}")
+        self._require(fits, f"a line in BOUNDS must be {kind}, a name, a variable{rest}, got {len(words) + 1} words")
         named = len(words) > (2 if valued else 1)
         self._check_set("BOUNDS", words[0] if named else "")
         i, value = self._variable(words[named]), self._number(words[-1], infinite=True) if valued else np.inf
         for target, of_target, sign in ((self.lower, _LOWER, -1), (self.upper, _UPPER, 1)):
             if kind in of_target:
-                self._require(i not in target, f"a bound of {shorten(words[named])} must be given once")
+                self._require(i not in target, f"a bound of {shorten(words[named])} must be given once, got it twice")
                 target[i] = bounded(value) if valued else sign * value
         self.bound_places[i] = self.place
 
@@ -193,7 +206,7 @@ class MpsReader:
         if section != "QUADOBJ":
             forth, back = np.lexsort((j, i)), np.lexsort((i, j))
             same = all((one[forth] == two[back]).all() for one, two in ((i, j), (j, i), (values, values)))
-            self._require(same, f"{section} must be symmetric, with both triangles")
+            self._require(same, f"{section} must be symmetric, with both triangles, got another matrix")
             lower = i >= j
             i, j, values = i[lower], j[lower], values[lower]
         squares, others = (1.0, 2.0) if row else (0.5, 1.0)
@@ -208,7 +221,8 @@ class MpsReader:
             self.place = begin
             match = _ENTRIES.match(self.content, begin, end)
             if match is None:
-                raise self._error(f"a line in {section} must be two variables and a number")
+                line = shorten(self.content[begin : begin + 200].partition("\n")[0].strip())
+                raise self._error(f"a line in {section} must be two variables and a number, got {line}")
             words = match[0].split()
             entries = [*map(self.variables.get, words[::3])], [*map(self.variables.get, words[1::3])], words[2::3]
             parts.append(np.array(entries, dtype=np.float64))
@@ -227,6 +241,7 @@ class MpsReader:
                 self._number(words[2])
 
     def _row_range(self, r: int, kind: str) -> tuple[float, float]:
+        """Return the lower and upper sides of constraint `r`, a row of `kind` L, G or E."""
         side, span = bounded(self.sides.get(r, 0.0)), self.ranges.get(r)
         low, high = (-np.inf if kind == "L" else side), (np.inf if kind == "G" else side)
         if span is not None:
@@ -235,23 +250,28 @@ class MpsReader:
         return self._checked(low, high, self.row_places[r])
 
     def _bound_range(self, i: int) -> tuple[float, float]:
+        """Return the lower and upper bounds of variable `i`."""
         low, high = self.lower.get(i, 0.0), self.upper.get(i, np.inf)
         self.place = self.bound_places.get(i, 0)
-        self._require(i in self.lower or high >= 0, "a negative UP must have a lower bound, LO or MI")
+        self._require(
+            i in self.lower or high >= 0, f"a negative UP must have a lower bound, LO or MI, got only UP {high}"
+        )
         return self._checked(low, high, self.place)
 
     def _checked(self, low: float, high: float, place: int) -> tuple[float, float]:
+        """Return `low` and `high` after checking that this range contains a number."""
         self.place = place
         holds = low <= high and low < np.inf and high > -np.inf
-        self._require(holds, f"a range must hold a number, got {low} to {high}")
+        self._require(holds, f"a range must contain a number, got {low} to {high}")
         return low, high
 
     def _pairs(self, words: list[str], infinite: bool = False) -> Iterator[tuple[int, float]]:
+        """Yield (row, number) for each two words; a number may be infinite if `infinite`."""
         for name, word in zip(words[::2], words[1::2], strict=True):
             yield self._row_number(name), self._number(word, infinite)
 
     def _check_set(self, section: str, name: str) -> None:
-        """Check that a section has one set of right sides, ranges or bounds; others would be alternatives to it."""
+        """Check that a section has a single set of right sides, ranges or bounds, as other sets are alternatives."""
         is_first = self.sets.setdefault(section, name) == name
         self._require(is_first, f"{section} must have one set, got a second, {shorten(name)}")
 

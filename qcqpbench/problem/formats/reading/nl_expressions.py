@@ -59,7 +59,7 @@ class Expressions:
                 return value
 
     def _operator(self, word: str) -> tuple[str, int, Polynomial | None]:
-        """Return the operator of a word, the number of its missing operands, and its result so far."""
+        """Return the operator that `word` denotes, the number of its missing operands, and its result so far."""
         self.text.require(word in _OPERATORS, f"{_QUADRATIC}, got operator {shorten(word)}")
         operator = _OPERATORS[word]
         if operator == "negative":
@@ -70,14 +70,14 @@ class Expressions:
         return operator, 2, None
 
     def _operand(self, word: str) -> Polynomial:
-        """Return the polynomial of a number, a variable or a defined variable."""
+        """Return the polynomial of `word`, a number, a variable or a defined variable."""
         if word[:1] == "n":
             return {0: self.text.number(word[1:])}
         self.text.require(word[:1] == "v", f"expected an operator, n or v, got {shorten(word)}")
         k = self.text.whole(word[1:], "variable", self.n + self.n_defined - 1)
         if k < self.n:
             return {(k + 1) * self.size: 1.0}
-        self.text.require(k in self.defined, f"v{k} must be defined before it is used")
+        self.text.require(k in self.defined, f"v{k} must be defined before it is used, got no definition")
         self._count(len(self.defined[k]))
         return dict(self.defined[k])
 
@@ -114,16 +114,15 @@ class Expressions:
             self.text.require(_is_constant(second), f"{_QUADRATIC}, got a divisor or an exponent with variables")
             number = second.get(0, 0.0)
             if operator == "/":
-                self.text.require(number != 0, "a divisor must not be 0")
+                self.text.require(number != 0, "a divisor must not be 0, got 0")
                 self._count(len(first))
                 result = {key: value / number for key, value in first.items()}
             else:
                 self.text.require(number in (1, 2), f"an exponent must be 1 or 2, got {number}")
                 result = self._product(first, first) if number == 2 else first
         if _is_constant(result):
-            self.text.require(
-                math.isfinite(result.get(0, 0.0)), "a number must be in the floating-point range, got a larger one"
-            )
+            number = result.get(0, 0.0)
+            self.text.require(math.isfinite(number), f"a number must be in the floating-point range, got {number}")
         return result
 
     def sum(self, first: Polynomial, second: Polynomial) -> Polynomial:
@@ -134,10 +133,12 @@ class Expressions:
         return first
 
     def _scaled(self, polynomial: Polynomial, factor: float) -> Polynomial:
+        """Return `polynomial` multiplied by `factor`."""
         self._count(len(polynomial))
         return {key: factor * value for key, value in polynomial.items()}
 
     def _product(self, first: Polynomial, second: Polynomial) -> Polynomial:
+        """Return the product of two polynomials, which must be at most quadratic."""
         for one, two in ((first, second), (second, first)):
             if _is_constant(one):
                 return self._scaled(two, one.get(0, 0.0))
@@ -154,6 +155,7 @@ class Expressions:
         return {(k + 1) * self.size: value for k, value in coefficients.items()}
 
     def _count(self, work: int) -> None:
+        """Add `work` terms to the number of terms so far; raise an error above the limit."""
         self._work += work
         if self._work > _MAX_TERMS + 8 * self.text.line:
             raise self.text.error(f"the file must expand to at most {_MAX_TERMS} terms, got more")

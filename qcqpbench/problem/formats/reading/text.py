@@ -17,14 +17,14 @@ from qcqpbench.errors import QcqpbenchError, system_reason
 _MAX_BYTES = 1 << 29
 _MAX_LINE_BYTES = 1 << 20
 MAX_DECLARED = 1_000_000
-# A shorter line takes as long to read.
+# A shorter line counts as this many bytes, because reading it takes as long.
 _MIN_LINE_BYTES = 8
 # Gzip compresses problems to a fifth or a twentieth, but repetitions to a thousandth.
 _MAX_GZIP_EXPANSION = 200
 GZIP = ".gz"
 
 _NOT_ASCII_TEXT = re.compile(rb"[^\t\n\r\x20-\x7e]")
-# float() of Python also accepts 1_000, infinity and digits of other scripts.
+# Numbers are matched before conversion, because Python's float() also accepts 1_000, infinity and non-ASCII digits.
 NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _NUMBER = re.compile(NUMBER)
 _WHOLE = re.compile(r"\+?[0-9]+")
@@ -50,7 +50,7 @@ class Text:
             if self._left < 0:
                 raise self.error(f"the text must have at most {self._max_bytes} bytes, got more")
             if len(raw) == _MAX_LINE_BYTES:
-                raise self.error(f"the line must have less than {_MAX_LINE_BYTES} characters, got more")
+                raise self.error(f"the line must have fewer than {_MAX_LINE_BYTES} characters, got more")
             if match := _NOT_ASCII_TEXT.search(raw):
                 raise self.error(
                     f"the text must be ASCII, got byte 0x{raw[match.start()]:02x}; is this another kind of file?"
@@ -58,7 +58,7 @@ class Text:
             yield raw.decode("ascii")
 
     def block(self, count: int) -> str:
-        """Return the next `count` lines at once, which is fast; empty if they are fewer, too long or not ASCII text."""
+        """Return the next `count` lines at once, for speed; empty if fewer remain, or any is too long or not ASCII."""
         self._block, size = [], 0
         while len(self._block) < count and size < _MAX_LINE_BYTES:
             raw = self._again.pop() if self._again else self._next()
@@ -75,22 +75,22 @@ class Text:
         return ""
 
     def put_back(self) -> None:
-        """Put the lines of the last block back, to be read again."""
+        """Put the lines of the last block back, so that they are read again."""
         self._charge(-1)
         self._again.extend(reversed(self._block))
         self._block = []
 
     def _charge(self, sign: int) -> None:
-        """Count the lines of the last block as read, or with sign −1 as not read."""
+        """Count the lines of the last block as read if `sign` is 1, or as not read if `sign` is −1."""
         self.line += sign * len(self._block)
         self._left -= sign * max(sum(map(len, self._block)), _MIN_LINE_BYTES * len(self._block))
 
     def error(self, message: str, line: int | None = None) -> QcqpbenchError:
-        """Return an error at a line, by default the last line read."""
+        """Return a QcqpbenchError that names the file and `line`, by default the last line read."""
         return QcqpbenchError(f"{self.path}:{max(1, self.line if line is None else line)}: {message}")
 
     def require(self, condition: bool, message: str, line: int | None = None) -> None:
-        """Raise an error at a line unless the condition holds."""
+        """Raise the error of `error` unless `condition` holds."""
         if not condition:
             raise self.error(message, line)
 

@@ -89,10 +89,11 @@ def serve(pipe: int, phases: Phases, folder: Path) -> None:
             except _OtherVersionError as error:
                 reply = encode_error(id, str(error), other_version=True)
             except BaseException as error:
-                # Also SystemExit and KeyboardInterrupt, which are the solver's here: Ctrl-C does not reach the worker.
+                # SystemExit and KeyboardInterrupt are caught too: here the solver raises them, since Ctrl-C does not
+                # reach the worker.
                 reply = encode_error(id, describe_error(error))
             if os.getpid() != process:
-                # A process that the solver forked has returned from its code; the request was not for it.
+                # This is a process that the solver forked; only its parent may reply.
                 os._exit(0)
             channel.send(reply)
 
@@ -102,7 +103,7 @@ def prepare_process() -> None:
     faulthandler.enable()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError):
-        # Should the machine run out of memory, let it end a solver and not the driver or its shell.
+        # If memory runs out, the system should kill a solver, not the driver or its shell.
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 
@@ -132,7 +133,7 @@ def _solver_facts(solver: Solver) -> SolverFacts:
     try:
         return solver.facts()
     except BaseException as error:
-        # Also SystemExit and KeyboardInterrupt, which are the solver's here.
+        # SystemExit and KeyboardInterrupt are caught too, because here the solver raises them.
         return SolverFacts(
             name=solver.name,
             spec=solver.spec,
@@ -156,7 +157,7 @@ def _run(request: RunRequest, phases: Phases, folder: Path) -> RunReply:
     _require_the_same(request, problem, solver)
     start = random_start(problem, request.start, request.seed) if isinstance(request.start, int) else request.start
     start = check_start(problem, random_start(problem) if start is None else start)
-    # Runs that draw from the global generators are the same, whichever runs came before.
+    # Solvers that draw from the global generators must not depend on earlier runs.
     random.seed(0)
     np.random.seed(0)
     exact = _forget_peak()
@@ -184,7 +185,7 @@ def _with_notes(
     if exact and peak > memory_limit_bytes:
         notes.append(f"used {peak / 1e9:.3g} GB, was given {memory_limit_bytes / 1e9:.3g} GB")
         termination = Termination.MEMORY_LIMIT
-    # Memory, threads and state that a run leaves behind must not be held against the next.
+    # Memory, threads and state that a run leaves behind must not affect the next run.
     fresh = bool(notes) or _resident() > memory_limit_bytes / 2 or termination is Termination.MEMORY_LIMIT
     proposal = replace(reply.proposal, termination=termination, details=details)
     return replace(reply, proposal=proposal, notes=tuple(notes), fresh=fresh)
@@ -277,7 +278,7 @@ class _SupervisedRun(RunCallbacks):
     def reported(self, trace: list[tuple[float, Array]]) -> None:
         with contextlib.suppress(OSError):
             if self.file is None or len(trace) <= self.written:
-                # From the beginning, as points have gone from the trace.
+                # Create the file, or rewrite it if points were removed from the trace.
                 flags = os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
                 if self.file is not None:
                     os.close(self.file)
@@ -287,7 +288,7 @@ class _SupervisedRun(RunCallbacks):
         self.written = len(trace)
 
     def left(self) -> None:
-        # What is left to do is short; a solver's remains may still hang it.
+        # The rest is short, but threads or handlers of the solver may still block it, so it has its own limit.
         self.phases.announce(FINISHING)
 
 
@@ -311,7 +312,7 @@ def _contained(folder: Path) -> Iterator[Path]:
     """Run the block in an empty working directory, with output redirected to an empty file in `folder`."""
     home = os.open(".", os.O_RDONLY | os.O_CLOEXEC)
     redirect_output(folder / OUTPUT)
-    # Emptied and not removed: that takes milliseconds on some file systems.
+    # The folder is emptied, not removed, because removal takes milliseconds on some file systems.
     place = folder / "work"
     place.mkdir(exist_ok=True)
     try:
@@ -320,7 +321,7 @@ def _contained(folder: Path) -> Iterator[Path]:
     finally:
         os.fchdir(home)
         os.close(home)
-        # The solver may have removed it.
+        # The solver may have removed the folder.
         if not place.is_dir() or os.listdir(place):  # noqa: PTH208
             shutil.rmtree(place, ignore_errors=True)
 
