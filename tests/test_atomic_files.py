@@ -135,6 +135,14 @@ def test_only_files_of_the_same_kind_are_replaced(tmp_path: Path, results_file: 
         assert path.read_bytes() == b"line 2"
 
 
+def test_file_that_another_process_writes_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    with pytest.raises(QcqpbenchError, match="to be replaced, got"), writing(path, LINES) as file:
+        file.write(b"line 1")
+        path.write_bytes(b"dear diary\n")
+    assert content(tmp_path) == {"a": b"dear diary\n"}
+
+
 def test_links_and_permissions_are_kept(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     target, link = tmp_path / "folder" / "a", tmp_path / "link"

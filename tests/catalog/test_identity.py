@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from qcqpbench.analysis.report.numbers.sources import read
+from qcqpbench.catalog import identity
 from qcqpbench.catalog.identity import source_hash
 
 
@@ -67,6 +68,49 @@ def test_every_source_file_of_the_package_counts(tmp_path: Path, monkeypatch: py
     assert changed != before
     (first / "some_solvers" / "inner" / "fast.cpython-311-x86_64-linux-gnu.so").write_bytes(b"library")
     assert hash_from(monkeypatch, first) != changed
+
+
+def test_names_and_the_end_of_long_files_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use a name that is not UTF-8, too."""
+    write_package(tmp_path, "one = 1\n")
+    package = tmp_path / "some_solvers"
+    hashes = [hash_from(monkeypatch, tmp_path)]
+    (package / "three.py").write_text("#" * 3_000_000)
+    hashes.append(hash_from(monkeypatch, tmp_path))
+    with (package / "three.py").open("a") as file:
+        file.write("three = 3\n")
+    hashes.append(hash_from(monkeypatch, tmp_path))
+    for name in (b"four.py", b"four\xff.py"):
+        (package / "three.py").rename(package / os.fsdecode(name))
+        hashes.append(hash_from(monkeypatch, tmp_path))
+        (package / os.fsdecode(name)).rename(package / "three.py")
+    assert len(set(hashes)) == len(hashes)
+
+
+def test_algorithms_of_the_core_that_a_shipped_solver_imports_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modules = {name: f"qcqpbench.solvers.{name}" for name in ("certificate", "slsqp")}
+    before = {name: source_hash(module) for name, module in modules.items()}
+    find, changed = identity._find_file, tmp_path / "certificate.py"
+    changed.write_text("changed = True\n")
+    monkeypatch.setattr(
+        identity, "_find_file", lambda name: changed if name == "qcqpbench.catalog.certificate" else find(name)
+    )
+    source_hash.cache_clear()
+    after = {name: source_hash(module) for name, module in modules.items()}
+    source_hash.cache_clear()
+    assert [name for name in modules if after[name] != before[name]] == ["certificate"]
+
+
+def test_relative_imports_lead_to_modules_beside_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use a module that only the parent of the solver's package imports."""
+    write_package(tmp_path, "import onehelper\n")
+    (tmp_path / "some_solvers" / "inner" / "two.py").write_text("from .. import one\n")
+    (tmp_path / "onehelper.py").write_text("helper = 1\n")
+    before = hash_from(monkeypatch, tmp_path, module="some_solvers.inner.two")
+    (tmp_path / "onehelper.py").write_text("helper = 2\n")
+    assert hash_from(monkeypatch, tmp_path, module="some_solvers.inner.two") != before
 
 
 def test_caches_and_data_in_the_package_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +198,7 @@ def test_runs_of_changed_code_are_new_runs(tmp_path: Path) -> None:
     def run(factor: str, results: str) -> str:
         """Return the last line of the command."""
         (package / "_factor.py").write_text(f"FACTOR = {factor}\n")
-        command = [Path(sys.executable).with_name("qcqpbench"), "run", "-p", "covariance_perceptron[m=3,p=3]"]
+        command = [str(Path(sys.executable).with_name("qcqpbench")), "run", "-p", "covariance_perceptron[m=3,p=3]"]
         command += ["-s", "edited", "-r", "1", "-j", "1", "-o", results]
         environment = os.environ | {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
         printed = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)

@@ -300,6 +300,14 @@ def test_accuracy_counts_held_out_trials_assigned_to_their_class(make_task: Make
     assert len({task.id, seen.id, MaxMargin(seen.patterns, seen.labels, 0.5, held_out=seen).id}) == 3
 
 
+def test_a_trial_between_two_classes_is_not_correct() -> None:
+    """Use a trial whose output is exactly 0, and one of each class whose output is not."""
+    patterns, labels = np.stack([np.zeros((2, 2)), np.eye(2), -np.eye(2)]), np.array([[1], [1], [-1]], dtype=np.int8)
+    held_out = MaxMargin(patterns, labels)
+    task = MaxMargin(patterns[1:], labels[1:], held_out=held_out)
+    assert task.test_accuracy(np.array([[1.0, 0.0], [1.0, 0.0]])) == pytest.approx(2 / 3)
+
+
 def test_wrong_held_out_trials_are_refused(make_task: MakeTask) -> None:
     task = make_task(p=3, m=4, n=3)
     for other in (make_task(p=3, m=5, n=3), make_task(p=3, m=4, n=2)):

@@ -291,3 +291,12 @@ def test_wrong_points_are_refused() -> None:
             method(np.zeros(3))
     with pytest.raises(QcqpbenchError, match="multipliers"):
         problem.hessian(np.zeros(C + 1))
+
+
+def test_violations_of_small_bounds_are_not_magnified() -> None:
+    """Use x_0 ≤ 0.1 and 0 ≤ x_1²: they count as bounds of 1 in the relative violation."""
+    small = QCQP.from_matrices(
+        (None, [1.0, 0.0], 0.0), [(np.diag([0.0, 1.0]), None, -np.inf, 0.0)], x_upper=[0.1, np.inf]
+    )
+    assert small.violation([0.6, 0.0], relative=True) == small.violation([0.6, 0.0]) == 0.5
+    assert small.violation([0.0, 2.0], relative=True) == small.violation([0.0, 2.0]) == 4.0

@@ -96,6 +96,37 @@ def test_feasibility_is_re_evaluated_with_the_tolerance_of_the_row(
     assert code == 1 and lines[0].startswith("run 3: point_status is 'infeasible', stored is 'feasible'")
 
 
+def test_feasibility_of_a_formulation_is_re_evaluated_with_the_tolerance_of_the_row(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Halve x of min_norm, which violates its stabilities and leaves the rows of W in their directions."""
+    with Store(results) as store:
+        x = store.x(2)
+    assert x is not None
+    task: Any = load_problem(TASK)
+    finding = verify(qcqpbench.formulation("min_norm").encode(task), x / 2)
+    assert finding.relative_violation is not None and finding.relative_violation > 0.1
+    change(results, "UPDATE payload SET x = ? WHERE run = 2", values=(pack(x / 2),))
+    for name in ("objective", "violation", "relative_violation"):
+        change(results, f"UPDATE run SET {name} = ? WHERE id = 2", values=(getattr(finding, name),))
+    for tolerance, status in ((10.0, "feasible"), (1e-6, "infeasible")):
+        change(results, f"UPDATE run SET tolerance = {tolerance}, point_status = '{status}' WHERE id = 2")
+        rewrite_keys(results)
+        assert call(capsys, "verify", results)[0] == 0
+    change(results, "UPDATE run SET point_status = 'feasible' WHERE id = 2")
+    code, lines = call(capsys, "verify", results)
+    assert code == 1 and lines[0].startswith("run 2: point_status is 'infeasible', stored is 'feasible'")
+
+
+def test_rows_that_newer_rows_replace_are_checked(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    add_runs(results, [CONVEX], ["slsqp"])
+    assert len(read_rows(results)) == 3
+    change(results, "UPDATE run SET objective = 0.5 WHERE id = 3")
+    code, (line, last) = call(capsys, "verify", results)
+    assert code == 1 and line.startswith("run 3: objective is ")
+    assert last == f"{results}: 4 rows, 4 points re-evaluated: 1 differ"
+
+
 def test_infinite_findings_are_verified_reported_and_exported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,6 +13,7 @@ from qcqpbench.errors import QcqpbenchError
 from qcqpbench.problem.qcqp import QCQP
 from qcqpbench.run.attempt import random_start, solve
 from tests.support.bad_solvers import (
+    ClaimsWithoutNumbers,
     Fine,
     NeedsWhatIsMissing,
     Raises,
@@ -111,6 +112,20 @@ def test_failures_are_attempts(
     json.dumps(attempt.record())
 
 
+def test_a_skipped_run_has_no_usage() -> None:
+    attempt = solve(TASK, NeedsWhatIsMissing())
+    assert (attempt.peak_memory_bytes, attempt.details, attempt.solve_seconds) == (None, None, None)
+    finished = solve(TASK, Fine())
+    assert (finished.peak_memory_bytes or 0) > 1_000_000 and finished.details == {}
+
+
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan"])
+def test_claims_that_are_not_finite_are_unknown(value: str) -> None:
+    attempt = solve(TASK, ClaimsWithoutNumbers(value))
+    assert (attempt.claimed_objective, attempt.bound, attempt.gap) == (None, None, None)
+    assert attempt.termination is Termination.FINISHED and attempt.margin is not None
+
+
 @pytest.mark.parametrize("part", ["objective", "details", "termination", "iterations"])
 def test_wrong_types_are_an_error_of_the_solver(part: str) -> None:
     attempt = solve(TASK, ReturnsWrongTypes(part=part))
@@ -138,7 +153,10 @@ def test_a_record_is_json() -> None:
         ({"solver": "ipopt[tolerance=1]"}, "unknown parameter of ipopt 'tolerance'"),
         ({"solver": "ipopt[mu_strategy=fast]"}, r"mu_strategy must be monotone\|adaptive, got fast"),
         ({"solver": Fine(), "start": np.ones((3, 3))}, r"start must have the shape \(2, 4\), got \(3, 3\)"),
-        ({"solver": Fine(), "start": np.full((2, 4), np.inf)}, r"start must hold finite numbers, got \[inf, inf, inf\]"),
+        (
+            {"solver": Fine(), "start": np.full((2, 4), np.inf)},
+            r"start must hold finite numbers, got \[inf, inf, inf\]",
+        ),
         ({"solver": Fine(), "start": "here"}, r"start must be an array of shape \(2, 4\), got 'here'"),
         ({"solver": Fine(), "start": np.zeros((2, 4))}, "start must have no row of zeros"),
         ({"solver": Fine(), "start": 1j * np.ones((2, 4))}, "start must hold real numbers, got an array of complex128"),

@@ -37,6 +37,7 @@ WITHOUT_POINT = (
     "replace_reports_by_link",
     "replace_reports_by_folder",
     "lift_time_limit",
+    "finish_in_the_future",
     "lift_memory_limit",
     "hide_child_and_kill_supervisor",
     "hide_child_and_wait",
@@ -121,6 +122,15 @@ def test_a_point_without_real_numbers_is_an_error(outcomes: dict[tuple[str, int]
 def test_the_clock_stops_after_the_conversion(outcomes: dict[tuple[str, int], Outcome], kind: Kind) -> None:
     seconds = attempt_of(outcomes, kind).solve_seconds
     assert seconds is not None and seconds >= LAZY_SECONDS / 6
+
+
+@pytest.mark.parametrize("kind", ["fork_and_return", "fork_and_reply", "forge_replies"])
+def test_replies_of_other_processes_and_requests_are_ignored(
+    outcomes: dict[tuple[str, int], Outcome], kind: Kind
+) -> None:
+    attempt = attempt_of(outcomes, kind)
+    assert (attempt.termination, attempt.bound) == (Termination.FINISHED, None)
+    assert attempt.claimed_objective == pytest.approx(margin(qcqpbench.random_start(TASK, 0)), abs=1e-12)
 
 
 def test_a_point_of_a_wrong_shape_is_invalid(outcomes: dict[tuple[str, int], Outcome]) -> None:

@@ -1,6 +1,7 @@
 """Solvers that misbehave, one way each; in a module of their own, so that worker processes can import it."""
 
 import os
+import random
 import signal
 import time
 from dataclasses import dataclass, replace
@@ -74,6 +75,15 @@ class LeavesFiles(Fine):
 
 
 @dataclass(frozen=True)
+class LeavesOddName(Fine):
+    """A solver that leaves a file whose name is not UTF-8."""
+
+    def finish(self, solution: Solution, budget: Budget) -> Solution:
+        Path(os.fsdecode(b"solver\xff.log")).write_text("left behind")
+        return solution
+
+
+@dataclass(frozen=True)
 class Raises(Fine):
     def finish(self, solution: Solution, budget: Budget) -> Solution:
         raise KeyError("my own")
@@ -84,6 +94,17 @@ class ReturnsNaN(Fine):
     def finish(self, solution: Solution, budget: Budget) -> Solution:
         assert solution.x is not None
         return Solution(np.full_like(solution.x, np.nan), Termination.LOCALLY_OPTIMAL, 1.0)
+
+
+@dataclass(frozen=True)
+class ClaimsWithoutNumbers(Fine):
+    """A solver whose objective and bound are not finite."""
+
+    value: str = "inf"
+    name = "claims_without_numbers"
+
+    def finish(self, solution: Solution, budget: Budget) -> Solution:
+        return replace(solution, objective=float(self.value), bound=float(self.value))
 
 
 @dataclass(frozen=True)
@@ -123,6 +144,21 @@ class RaisesQcqpbenchError(Fine):
 class Exits(Fine):
     def finish(self, solution: Solution, budget: Budget) -> Solution:
         raise SystemExit(3)
+
+
+@dataclass(frozen=True)
+class Interrupts(Fine):
+    def finish(self, solution: Solution, budget: Budget) -> Solution:
+        raise KeyboardInterrupt("by the solver")
+
+
+@dataclass(frozen=True)
+class DrawsNumbers(Fine):
+    """A solver that prints numbers of the global generators."""
+
+    def finish(self, solution: Solution, budget: Budget) -> Solution:
+        os.write(1, f"{random.random()} {np.random.rand()}\n".encode())
+        return solution
 
 
 @dataclass(frozen=True)

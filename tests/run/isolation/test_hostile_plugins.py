@@ -54,6 +54,16 @@ def test_a_solver_cannot_lift_its_time_limit(kind: str) -> None:
     assert time.monotonic() - begin < 60
 
 
+def test_a_phase_begins_when_it_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lower the other limits as well, after whose sum the driver would end the run."""
+    for name, seconds in (("FINISH_SECONDS", 0.5), ("PREPARE_SECONDS", 20.0), ("BUILD_SECONDS", 5.0)):
+        monkeypatch.setattr(f"qcqpbench.run.isolation.worker.{name}", seconds)
+    monkeypatch.setattr(supervised_process, "_ENFORCE_SECONDS", 5.0)
+    with Worker() as worker:
+        attempt = worker.run_job(replace(job("malicious[kind=finish_in_the_future]"), time_limit=5.0)).attempt
+    assert (attempt.termination, attempt.message) == (Termination.TIME_LIMIT, "killed while finishing, after 0.5 s")
+
+
 def test_a_solver_cannot_lift_its_memory_limit() -> None:
     with Worker() as worker:
         limited = replace(job("malicious[kind=lift_memory_limit]"), time_limit=60.0, memory_limit=400_000_000)
@@ -87,7 +97,7 @@ def test_impossible_times_are_an_error() -> None:
     with Worker() as worker:
         attempt = worker.run_job(job("malicious[kind=forge_times]")).attempt
     assert attempt.termination is Termination.ERROR and attempt.solve_seconds is None
-    assert "times must be finite and not negative, got inf s" in attempt.message
+    assert "seconds must be finite and at least 0, got inf" in attempt.message
 
 
 def test_the_trace_is_converted_before_the_clock_stops() -> None:

@@ -23,11 +23,14 @@ from qcqpbench.run.isolation.fork_server import close_servers
 from qcqpbench.run.isolation.protocol import GRACE_SECONDS
 from qcqpbench.run.isolation.worker import Worker
 from tests.support.bad_solvers import (
+    DrawsNumbers,
     Exits,
     Fine,
     IgnoresTheTimeLimit,
+    Interrupts,
     IsKilled,
     LeavesFiles,
+    LeavesOddName,
     Prints,
     ReportsWrongShapes,
 )
@@ -75,6 +78,7 @@ def test_output_and_files_are_contained(worker: Worker, capfd: pytest.CaptureFix
     before = sorted(Path.cwd().iterdir())
     assert worker.attempt(TASK, Prints()).output == "iteration 1\n"
     assert worker.attempt(TASK, LeavesFiles()).files == ("solver.log",)
+    assert worker.attempt(TASK, LeavesOddName()).files == ("solver?.log",)
     assert capfd.readouterr().out == ""
     assert sorted(Path.cwd().iterdir()) == before
 
@@ -88,6 +92,17 @@ def test_a_crash_costs_one_attempt(worker: Worker) -> None:
 
 def test_a_solver_that_exits_is_an_error(worker: Worker) -> None:
     assert worker.attempt(TASK, Exits()).attempt.message == "SystemExit: 3"
+
+
+def test_a_solver_that_interrupts_is_an_error(worker: Worker) -> None:
+    attempt = worker.attempt(TASK, Interrupts()).attempt
+    assert (attempt.termination, attempt.message) == (Termination.ERROR, "KeyboardInterrupt: by the solver")
+
+
+def test_every_run_begins_with_the_same_state_of_the_global_generators(worker: Worker) -> None:
+    (first, numpys), *others = (worker.attempt(TASK, DrawsNumbers()).output.split() for _ in range(3))
+    assert 0 < float(first) < 1 and 0 < float(numpys) < 1
+    assert others == [[first, numpys]] * 2
 
 
 def test_a_time_limit_of_centuries_is_no_limit(worker: Worker) -> None:

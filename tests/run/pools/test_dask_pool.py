@@ -96,9 +96,7 @@ def test_rows_have_the_machine_of_their_worker(folder: Path) -> None:
     options = ("--scheduler-file", "scheduler.json", "--no-dashboard", "--host", "127.0.0.1")
     dask = (sys.executable, "-m")
     with contextlib.ExitStack() as stack:
-        scheduler = stack.enter_context(
-            start(folder, *dask, "distributed.cli.dask_scheduler", *options, "--port", "0")
-        )
+        scheduler = stack.enter_context(start(folder, *dask, "distributed.cli.dask_scheduler", *options, "--port", "0"))
         stack.callback(kill, scheduler)
         address = wait_for_address(folder / "scheduler.json", scheduler)
         worker = start(folder, *dask, "distributed.cli.dask_worker", *options, "--nthreads", "1", BLIS_NUM_THREADS="7")

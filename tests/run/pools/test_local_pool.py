@@ -28,10 +28,12 @@ from qcqpbench.cli.main import main
 from qcqpbench.errors import QcqpbenchError
 from qcqpbench.results.store import Store
 from qcqpbench.run.attempt import random_start, solve
+from qcqpbench.run.isolation.protocol import VerifyRequest
 from qcqpbench.run.isolation.worker import Worker
 from qcqpbench.run.job import Job, Outcome, labels
 from qcqpbench.run.pools import dask_pool
 from qcqpbench.run.pools.local_pool import MAX_TRIES, LocalPool, Running, run_job
+from qcqpbench.run.proposal import Proposal
 from tests.support.hostile import Hostile, Kind, install
 from tests.support.processes import marking, none_left
 
@@ -145,7 +147,19 @@ def test_an_unknown_solver_ends_the_run() -> None:
 def test_another_problem_on_the_worker_is_an_error_of_the_run() -> None:
     (outcome,) = LocalPool().outcomes([replace(job(solver("slsqp")), problem_id="0" * 64)])
     assert outcome.attempt.termination is Termination.ERROR and outcome.attempt.point is None
-    assert "must have the id 000" in outcome.attempt.message
+    assert f"must have the id {'0' * 64}, the worker got {TASK.id}" in outcome.attempt.message
+    assert outcome.attempt.solve_seconds is None
+
+
+def test_another_problem_in_the_verifier_is_an_error_of_the_run() -> None:
+    proposal = Proposal(Termination.OPTIMAL, x=random_start(TASK))
+    with Worker() as worker:
+        right, wrong = (
+            worker._evaluate(VerifyRequest(SPEC, id, None, proposal, tolerance=1e-6)) for id in (TASK.id, "0" * 64)
+        )
+    assert right[0].termination is Termination.OPTIMAL and right[1].point is not None
+    assert wrong[0].termination is Termination.ERROR and wrong[1].point is None
+    assert f"must have the id {'0' * 64}, the verifier got {TASK.id}" in wrong[0].message
 
 
 def test_an_error_in_the_jobs_is_raised() -> None:
@@ -211,7 +225,7 @@ def test_ctrl_c_keeps_what_is_finished() -> None:
     assert rest.splitlines()[-1].startswith("qcqpbench: interrupted;")
     with Store("r.db") as store:
         count = len(store.finished())
-    assert 3 <= count < 200 and f" {count} new runs in r.db" in rest
+    assert 3 <= count < 200 and f" {count} new runs are in r.db" in rest
 
 
 def test_runs_left_out_are_not_waited_for() -> None:

@@ -31,6 +31,7 @@ from qcqpbench import Budget, MaxMargin, QcqpbenchError, RunFunction, Solution, 
 from qcqpbench.catalog.status import PointStatus
 from qcqpbench.results.store import Store
 from qcqpbench.run.isolation.protocol import Message, RunReply, encode_reply
+from qcqpbench.run.isolation.shared_state import FINISHING
 from qcqpbench.run.proposal import Proposal
 
 Array = NDArray[np.float64]
@@ -39,6 +40,7 @@ Kind = Literal[
     "patch_verify",
     "change_problem",
     "fork_and_return",
+    "fork_and_reply",
     "fork_and_end_child",
     "forge_replies",
     "object_array",
@@ -78,6 +80,7 @@ Kind = Literal[
     "replace_reports_by_link",
     "replace_reports_by_folder",
     "lift_time_limit",
+    "finish_in_the_future",
     "lift_memory_limit",
     "forge_late_reply",
     "hide_child_and_kill_supervisor",
@@ -161,7 +164,7 @@ def _fork_and_return(problem: MaxMargin, budget: Budget, solution: Solution) -> 
 
 
 def _fork_and_end_child(problem: MaxMargin, budget: Budget, solution: Solution) -> Solution | None:
-    """Fork a child that returns first, and end it, so that the parent's reply is one too many and no process is left."""
+    """Fork a child that returns first, and end it: the parent's reply is one too many, and no process is left."""
     child = os.fork()
     if child == 0:
         return replace(solution, x=100 * np.ones_like(solution.x), objective=40.0, message="the child")
@@ -339,6 +342,8 @@ def _native_thread(problem: MaxMargin, budget: Budget, solution: Solution) -> No
 
 def _spin_late(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
     """Leave a thread that `threading` does not list, which sleeps at the end of the run and computes later."""
+    if SPIN_PIPE not in os.environ:
+        return
     started = threading.Event()
 
     def spin() -> None:
@@ -362,6 +367,15 @@ def _from_stack(name: str) -> Any:
 def _send_reply(reply: RunReply) -> None:
     """Send a reply with the right id through the right connection, before the suite does."""
     _from_stack("channel").send(encode_reply(_from_stack("id"), reply))
+
+
+def _fork_and_reply(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    """Let a child reply in the name of this process' request, with a point of its own."""
+    child = os.fork()
+    if child == 0:
+        _send_reply(RunReply(Proposal(Termination.OPTIMAL, x=-np.asarray(solution.x), objective=40.0, bound=40.0)))
+        os._exit(0)
+    os.waitpid(child, 0)
 
 
 def _forge_sizes(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
@@ -434,6 +448,12 @@ def _lift_time_limit(problem: MaxMargin, budget: Budget, solution: Solution) -> 
         os.write(phases._writer, struct.pack("<dd", phase, float("inf")))
         phases.announce(phase)
     os.write(phases._writer, b"odd")
+    time.sleep(1000)
+
+
+def _finish_in_the_future(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
+    """Announce that the last phase begins at the end of time, then wait."""
+    os.write(_from_stack("phases")._writer, struct.pack("<dd", FINISHING, float("inf")))
     time.sleep(1000)
 
 
