@@ -15,7 +15,8 @@ from scipy import sparse
 
 from qcqpbench.errors import nearest, require
 
-from .maxmargin import MaxMargin, unit_rows
+from ._arrays import float_array
+from .maxmargin import MaxMargin, check_task, unit_rows
 from .metadata import BestKnown, Bound, Metadata
 from .qcqp import QCQP
 
@@ -35,19 +36,23 @@ class Formulation(ABC):
 
     @abstractmethod
     def encode_start(self, task: MaxMargin, W: ArrayLike) -> Array:
-        """Return the point x that represents `W`, scaled to unit rows; x is feasible if `W` has a feasible point."""
+        """Return the point x of the QCQP, shape (n_variables,), that represents `W`, shape (n, m), scaled to unit rows.
+
+        x is feasible, except in min_norm for a W whose margin is not positive.
+        """
 
     @abstractmethod
     def objective(self, margin: float) -> float:
-        """Return the best objective over the points x whose margin is `margin`; NaN if there is no such point."""
+        """Return the best objective over the feasible x whose W has the margin `margin`; NaN if there are none."""
 
     @abstractmethod
     def margin(self, objective: float) -> float:
-        """Return the margin for the value `objective`; a bound on the objective gives a bound on the margin."""
+        """Return the margin whose best objective is `objective`; a bound on the objective gives one on the margin."""
 
     def decode(self, task: MaxMargin, x: ArrayLike) -> Array:
-        """Return the point W of `task`, scaled to unit rows, that `x` represents."""
-        x = np.asarray(x, dtype=np.float64)
+        """Return the W of shape (n, m), scaled to unit rows, that the first n·m entries of `x` hold."""
+        check_task(task)
+        x = float_array(x, "x")
         size = task.n * task.m
         require(
             x.ndim == 1 and x.size >= size,
@@ -76,12 +81,13 @@ class MinNorm(Formulation):
     name = "min_norm"
 
     def encode(self, task: MaxMargin) -> QCQP:
+        check_task(task)
         lengths = np.zeros((task.n, task.n))
         lengths[:, 0] = 1.0
         lengths[1:, 1:] = -np.eye(task.n - 1)
         products, quadratic = _quadratic(task, lengths[:1], lengths[1:])
         count = task.labels.size
-        return QCQP(
+        return QCQP._canonical(
             sense="minimize",
             products=products,
             quadratic=quadratic,
@@ -115,10 +121,11 @@ class Epigraph(Formulation):
     name = "epigraph"
 
     def encode(self, task: MaxMargin) -> QCQP:
+        check_task(task)
         products, quadratic = _quadratic(task, np.zeros((1, task.n)), np.eye(task.n))
         count, size = task.labels.size, task.n * task.m + 1
         slack = np.repeat([1.0, -1.0], [1, count])
-        return QCQP(
+        return QCQP._canonical(
             sense="maximize",
             products=products,
             quadratic=quadratic,
@@ -171,20 +178,22 @@ def formulation(name: str) -> Formulation:
     >>> formulation("epigraph").objective(0.5), formulation("min_norm").objective(0.5)
     (0.5, 2.0)
     """
+    require(isinstance(name, str), f"name must be one of {', '.join(FORMULATIONS)}, got {name!r:.100}")
     if name not in FORMULATIONS:
         raise nearest(name, FORMULATIONS, "formulation")
     return FORMULATIONS[name]
 
 
 def _unit_weights(task: MaxMargin, W: ArrayLike) -> Array:
-    """Return `W` scaled to unit rows, after checking its shape."""
+    """Return `W` scaled to unit rows; raise QcqpbenchError unless it has shape (n, m)."""
+    check_task(task)
     shape = (task.n, task.m)
     require(np.shape(W) == shape, f"W must have shape {shape}, got {np.shape(W)}")
     return unit_rows(W)
 
 
 def _quadratic(task: MaxMargin, objective: Array, lengths: Array) -> tuple[NDArray[np.int32], sparse.csr_array]:
-    """Return the products and the quadratic coefficients of the objective, the stabilities and the row lengths.
+    """Return `products` and `quadratic` of a `QCQP` with the rows objective, stabilities and row lengths.
 
     The rows are written into the final arrays in chunks, because coordinate format needs several times the memory.
 
@@ -214,7 +223,7 @@ def _chunks(task: MaxMargin) -> Iterator[slice]:
 
 
 def _count_entries(task: MaxMargin) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Return a mask of the entries (k, l) that are nonzero in any pattern, and the nonzero count of each pattern."""
+    """Return a mask (m, m) of the entries that are nonzero in any pattern, and the nonzero counts, shape (p,)."""
     used = np.zeros((task.m, task.m), dtype=bool)
     counts = np.empty(task.p, dtype=np.int64)
     for chunk in _chunks(task):
@@ -225,9 +234,10 @@ def _count_entries(task: MaxMargin) -> tuple[NDArray[np.bool_], NDArray[np.int64
 
 
 def _number_products(used: NDArray[np.bool_], n: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return the products of variables that occur, and a table of their indices, −1 for other products.
+    """Return the products of variables that occur, shape (K, 2), and a table of their numbers, shape (n·m, n·m).
 
-    The row of w_j[l] in the table has the indices of its products with w_i[k], i < j, and with itself.
+    Entry (j·m + l, i·m + k) of the table is the number of the product w_j[l] w_i[k], i < j or the same variable, and −1
+    for a product that does not occur. `used` is the mask of `_count_entries`.
     """
     exists = np.kron(np.tri(n, k=-1, dtype=bool), used.T) | np.eye(n * len(used), dtype=bool)
     products = np.argwhere(exists).astype(np.int32)
@@ -243,7 +253,10 @@ def _fill_stabilities(
     indices: NDArray[np.int32],
     data: Array,
 ) -> None:
-    """Write the rows of the stabilities into `indices` and `data`, ordered by pair of outputs, then by pattern."""
+    """Write the CSR rows of the stabilities into `indices` and `data`, ordered by pair of outputs, then by pattern.
+
+    `counts` are the nonzero counts of the patterns, and `number` is the table of `_number_products`.
+    """
     m, pair_size = task.m, int(counts.sum())
     for chunk in _chunks(task):
         block = np.ascontiguousarray(task.patterns[chunk].transpose(0, 2, 1)).reshape(-1, m * m)
@@ -261,7 +274,10 @@ def _fill_stabilities(
 def _length_entries(
     rows: Array, diagonal: NDArray[np.int32], m: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], Array]:
-    """Return the number of entries in each row of Σ_i rows[·, i] ‖w_i‖², and the columns and values of all entries."""
+    """Return the CSR parts (entries per row, columns, values) of the functions Σ_i rows[r, i] ‖w_i‖².
+
+    `diagonal` holds the numbers of the n·m squares of variables.
+    """
     nonzero = np.repeat(rows != 0, m, axis=1)
     columns = np.broadcast_to(diagonal, nonzero.shape)[nonzero]
     return np.count_nonzero(nonzero, axis=1), columns, np.repeat(rows, m, axis=1)[nonzero]

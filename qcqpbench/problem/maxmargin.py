@@ -1,22 +1,22 @@
 """Max-margin tasks: find unit vectors that classify labelled covariance patterns with the largest margin."""
 
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from qcqpbench.errors import QcqpbenchError, require
 
-from ._arrays import digest, locked
+from ._arrays import Hashed, digest, float_array, locked, real_number
 from .metadata import Metadata
 
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class MaxMargin:
+@dataclass(frozen=True, eq=False, init=False, repr=False)
+class MaxMargin(Hashed):
     """A max-margin task: maximize κ(W) = min over r and i<j of ζ^r_ij w_iᵀ P^r w_j over W ∈ ℝ^{n×m} with unit rows w_i.
 
     Every method that takes W, shape (n, m), also takes a batch, shape (b, n, m), and then returns b results. W is used
@@ -30,7 +30,7 @@ class MaxMargin:
     labels
         ζ, shape (p, N) of ±1; the N = n(n−1)/2 columns are the pairs (0,1), (0,2), …, (n−2,n−1).
     scale
-        Unit of the rescaled margin κ̄ = κ / scale; √(f c²) for the family ``covariance_perceptron``.
+        Unit of the rescaled margin κ̄ = κ / scale, 1 by default; √(f c²) for the family ``covariance_perceptron``.
     metadata
         Origin and reference values.
     trusted
@@ -42,6 +42,10 @@ class MaxMargin:
     ------
     QcqpbenchError
         If shapes disagree, a pattern is not finite, a label is not ±1, or the scale is not positive.
+
+    Notes
+    -----
+    Tasks with the same id compare equal; metadata are not part of the id.
 
     Examples
     --------
@@ -55,28 +59,33 @@ class MaxMargin:
 
     patterns: Array
     labels: NDArray[np.int8]
-    scale: float = 1.0
-    metadata: Metadata = field(default_factory=Metadata)
-    trusted: InitVar[bool] = False
-    held_out: "MaxMargin | None" = None
+    scale: float
+    metadata: Metadata
+    held_out: "MaxMargin | None"
 
-    def __post_init__(self, trusted: bool) -> None:
-        object.__setattr__(self, "patterns", locked(self.patterns, np.float64, "patterns"))
-        labels = locked(self.labels, np.float64, "labels")
-        _check_shapes(self.patterns.shape, labels.shape)
-        wrong = labels[~np.isin(labels, (-1, 1))]
+    def __init__(
+        self,
+        patterns: ArrayLike,
+        labels: ArrayLike,
+        scale: float = 1.0,
+        metadata: Metadata | None = None,
+        trusted: bool = False,
+        held_out: "MaxMargin | None" = None,
+    ) -> None:
+        patterns = locked(patterns, np.float64, "patterns")
+        signs = locked(labels, np.float64, "labels")
+        _check_shapes(patterns.shape, signs.shape)
+        wrong = signs[~np.isin(signs, (-1, 1))]
         require(wrong.size == 0, f"labels must be +1 or -1, got {next(iter(wrong), None)}")
-        require(trusted or _is_finite(self.patterns), "patterns must be finite, got inf or NaN")
-        require(np.isfinite(self.scale) and self.scale > 0, f"scale must be positive and finite, got {self.scale}")
-        object.__setattr__(self, "labels", locked(labels, np.int8, "labels"))
-        if self.held_out is not None:
-            sizes, held_out_sizes = ((task.m, task.labels.shape[1]) for task in (self, self.held_out))
-            require(
-                sizes == held_out_sizes,
-                f"held_out must have (inputs, pairs of outputs) = {sizes}, as the task, got {held_out_sizes}",
-            )
-            held_out = MaxMargin(self.held_out.patterns, self.held_out.labels, self.scale, trusted=True)
-            object.__setattr__(self, "held_out", held_out)
+        require(trusted or _is_finite(patterns), "patterns must be finite, got inf or NaN")
+        scale = real_number(scale, "scale")
+        require(0 < scale < np.inf, f"scale must be positive and finite, got {scale:g}")
+        metadata = Metadata() if metadata is None else metadata
+        require(isinstance(metadata, Metadata), f"metadata must be a Metadata, got {type(metadata).__name__}")
+        if held_out is not None:
+            held_out = _held_out_trials(held_out, (patterns.shape[1], signs.shape[1]), scale)
+        labels = locked(signs, np.int8, "labels")
+        vars(self).update(patterns=patterns, labels=labels, scale=scale, metadata=metadata, held_out=held_out)
 
     @property
     def p(self) -> int:
@@ -159,8 +168,11 @@ class MaxMargin:
 
     @staticmethod
     def soft_minimum(stabilities: Array, eta: float) -> tuple[Any, Array]:
-        """Return κ_η of `stabilities`, shape (p, N), and the softmin weights, which sum to one, without overflow."""
-        require(eta > 0, f"eta must be positive, got {eta}")
+        """Return the soft minimum κ_η and its gradient, the softmin weights, for `stabilities` of shape (p, N).
+
+        The weights have shape (p, N) and sum to one; `eta` is η > 0 as in `soft_margin`. Nothing overflows.
+        """
+        require(real_number(eta, "eta") > 0, f"eta must be positive, got {eta}")
         smallest = stabilities.min(axis=(-2, -1), keepdims=True)
         weights = np.exp(-eta * (stabilities - smallest))
         total = weights.sum(axis=(-2, -1), keepdims=True)
@@ -182,7 +194,7 @@ class MaxMargin:
         """Return M_ij = Σ_r weights^r_ij ζ^r_ij P^r for each pair, shape (N, m, m), from weights of shape (p, N)."""
         weights = np.asarray(weights)
         shape = self.labels.shape
-        require(weights.shape[-2:] == shape, f"weights must have shape {shape} or (b, *{shape}), got {weights.shape}")
+        require(weights.shape[-2:] == shape, f"weights must have shape (…, {self.p}, {shape[1]}), got {weights.shape}")
         signed = np.swapaxes(weights * self.labels, -1, -2)
         mixed = signed.reshape(-1, self.p) @ self.patterns.reshape(self.p, -1)
         return mixed.reshape(*signed.shape[:-1], self.m, self.m)
@@ -210,12 +222,27 @@ class MaxMargin:
 
     def active(self, W: ArrayLike, tolerance: float = 1e-6) -> NDArray[np.bool_]:
         """Return a mask of the stabilities within tolerance · scale of the margin, shape (p, N)."""
+        require(real_number(tolerance, "tolerance") >= 0, f"tolerance must be 0 or more, got {tolerance}")
         stabilities = self.stabilities(W)
         smallest = stabilities.min(axis=(-2, -1), keepdims=True)
         return stabilities <= smallest + tolerance * self.scale
 
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy of the task with the given attributes replaced, such as metadata or labels."""
+        return replace(self, **{"trusted": "patterns" not in changes} | changes)
+
+    def _summary(self) -> dict[str, str]:
+        facts = {"p": f"{self.p}", "m": f"{self.m}", "n": f"{self.n}", "load": f"{self.load:g}"}
+        facts |= {} if self.held_out is None else {"held-out trials": f"{self.held_out.p}"}
+        facts |= {} if self.metadata.spec is None else {"spec": self.metadata.spec}
+        return facts | {"id": self._short_id()}
+
+    def __repr__(self) -> str:
+        origin = self.metadata.spec or f"id {self._short_id()}"
+        return f"<MaxMargin: p={self.p}, m={self.m}, n={self.n}, load {self.load:g}, {' '.join(origin.split())}>"
+
     def _weights(self, W: ArrayLike) -> Array:
-        array = np.asarray(W, dtype=np.float64)
+        array = float_array(W, "W")
         require(
             array.ndim in (2, 3) and array.shape[-2:] == (self.n, self.m),
             f"W must have shape ({self.n}, {self.m}) or (b, {self.n}, {self.m}), got {array.shape}",
@@ -229,19 +256,20 @@ def unit_rows(W: ArrayLike) -> Array:
     Parameters
     ----------
     W
-        Rows along the last axis.
+        Array of shape (…, n, m), whose rows lie along the last axis.
 
     Returns
     -------
     array
-        W with rows of unit length.
+        New array of the shape of W, with rows of unit length.
 
     Raises
     ------
     QcqpbenchError
-        If a row is zero or not finite.
+        If a row is zero, not finite or empty.
     """
-    W = np.asarray(W, dtype=np.float64)
+    W = float_array(W, "W")
+    require(W.shape[-1:] > (0,), f"W must have rows of at least one number, got shape {W.shape}")
     largest = np.max(np.abs(W), axis=-1, keepdims=True)
     if not (np.isfinite(largest).all() and (largest > 0).all()):
         wrong = largest[~(np.isfinite(largest) & (largest > 0))]
@@ -250,17 +278,38 @@ def unit_rows(W: ArrayLike) -> Array:
     return W / np.linalg.norm(W, axis=-1, keepdims=True)
 
 
+def check_task(task: object) -> None:
+    """Raise QcqpbenchError unless `task` is a max-margin task."""
+    require(isinstance(task, MaxMargin), f"task must be a MaxMargin, got {task!r:.100}")
+
+
 def _check_shapes(patterns: tuple[int, ...], labels: tuple[int, ...]) -> None:
     require(len(patterns) == 3 and patterns[1] == patterns[2], f"patterns must have shape (p, m, m), got {patterns}")
     p, m, _ = patterns
     require(p >= 1, "patterns must hold at least one pattern, got none")
     require(m >= 2, f"patterns must have at least 2 channels, got {m}")
-    require(len(labels) == 2 and labels[0] == p, f"labels must have shape ({p}, n(n-1)/2), got {labels}")
+    hint = "; use labels[:, None] for two outputs" if labels == (p,) else ""
+    require(len(labels) == 2 and labels[0] == p, f"labels must have shape ({p}, n(n-1)/2), got {labels}{hint}")
     n = round((1 + (1 + 8 * labels[1]) ** 0.5) / 2)
     require(
         n >= 2 and n * (n - 1) // 2 == labels[1],
         f"labels must have n(n-1)/2 columns for an n of 2 or more (1, 3, 6, 10, …), got {labels[1]}",
     )
+
+
+def _held_out_trials(task: MaxMargin, sizes: tuple[int, int], scale: float) -> MaxMargin:
+    """Return the trials of `task` as a task with the given scale.
+
+    Raise QcqpbenchError unless its numbers (inputs, pairs of outputs) are `sizes`.
+    """
+    is_task = isinstance(task, MaxMargin)
+    require(is_task, f"held_out must be a MaxMargin with the held-out trials, got {type(task).__name__}")
+    held_out_sizes = task.m, task.labels.shape[1]
+    require(
+        sizes == held_out_sizes,
+        f"held_out must have (inputs, pairs of outputs) = {sizes}, as the task, got {held_out_sizes}",
+    )
+    return MaxMargin(task.patterns, task.labels, scale, trusted=True)
 
 
 def _is_finite(array: Array) -> bool:

@@ -1,10 +1,15 @@
 """Metadata of a problem: its origin, reference values and bounds."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 from numpy.typing import NDArray
+
+from qcqpbench.errors import require
+
+# Scale of the optimality gap between two zeros, which is 0.
+_LEAST_SCALE = 1e-300
 
 
 @dataclass(frozen=True)
@@ -23,18 +28,18 @@ class Bound:
     kind: str
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Metadata:
     """Origin and reference values of a problem; never part of its id.
 
     Parameters
     ----------
     spec, seed
-        The full spec of the generator and its seed.
+        Spec of the problem with all parameters, and its seed; None if the problem was not generated.
     reference
-        A known good point: x of a QCQP, W of a task.
+        A known good point: x of shape (n_variables,) for a QCQP, W of shape (n, m) for a task; None if unknown.
     best_known
-        The best known objective.
+        The best known objective and its source; None if unknown.
     bounds
         Known bounds on the objective.
     notes
@@ -47,3 +52,40 @@ class Metadata:
     best_known: BestKnown | None = None
     bounds: tuple[Bound, ...] = ()
     notes: Mapping[str, str | float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require(isinstance(self.spec, str | None), f"spec must be text or None, got {self.spec!r:.100}")
+        value = self.best_known
+        require(isinstance(value, BestKnown | None), f"best_known must be a BestKnown or None, got {value!r:.100}")
+
+    def __repr__(self) -> str:
+        shown = {field.name: repr(getattr(self, field.name)) for field in fields(self) if field.name != "reference"}
+        if self.reference is not None:
+            shown["reference"] = f"<array of shape {np.shape(self.reference)}>"
+        stated = (f"{name}={value}" for name, value in shown.items() if value not in ("None", "()", "{}"))
+        return f"Metadata({', '.join(stated)})"
+
+
+def relative_gap(value: float, reference: float, floor: float | None = None) -> float:
+    """Return the gap from `value` to `reference`, (reference − value) divided by a scale.
+
+    The gap is positive if `value` is below `reference`, such as a margin below its upper bound, or a score below the
+    best known score.
+
+    Parameters
+    ----------
+    value
+        Margin, objective or score of a point.
+    reference
+        Bound on the value, or best known value.
+    floor
+        None for the optimality gap, whose scale is max(|reference|, |value|). Otherwise the scale is
+        max(|reference|, floor), because relative to a reference near 0 every difference is large.
+
+    Returns
+    -------
+    float
+        The relative gap.
+    """
+    least, other = (_LEAST_SCALE, abs(value)) if floor is None else (floor, 0.0)
+    return (reference - value) / max(abs(reference), other, least)

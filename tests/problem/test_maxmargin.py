@@ -239,6 +239,14 @@ P2, L2 = np.ones((2, 3, 3)), np.ones((2, 1))
         (P2, np.nan * L2, 1, r"labels must be \+1 or -1"),
         (P2, [["a"], ["b"]], 1, "labels must be an array of numbers"),
         (P2, [[1], [1, 1]], 1, "labels"),
+        (P2, L2[:, 0], 1, r"got \(2,\); use labels\[:, None\] for two outputs"),
+        (P2.astype(object), L2, 1, "patterns must be an array of numbers, got entries of type object"),
+        (P2 * 1j, L2, 1, "patterns must be an array of real numbers, got complex numbers"),
+        (P2.astype(str), L2, 1, "patterns must be an array of numbers, got entries of type <U"),
+        (P2, [["1"], ["-1"]], 1, "labels must be an array of numbers, got entries of type <U2"),
+        (P2, L2, "1", "scale must be a real number, got '1'"),
+        (P2, L2, None, "scale must be a real number, got None"),
+        (P2, L2, [1, 2], r"scale must be a real number, got \[1, 2\]"),
         (P2, L2, 0, "scale must be positive and finite, got 0"),
         (P2, L2, np.nan, "scale must be positive and finite, got nan"),
         (P2, L2, np.inf, "scale must be positive and finite, got inf"),
@@ -313,3 +321,8 @@ def test_wrong_held_out_trials_are_refused(make_task: MakeTask) -> None:
     for other in (make_task(p=3, m=5, n=3), make_task(p=3, m=4, n=2)):
         with pytest.raises(QcqpbenchError, match=r"held_out must have \(inputs, pairs of outputs\) = \(4, 3\)"):
             MaxMargin(task.patterns, task.labels, held_out=other)
+    wrong: Any = (task.patterns, task.labels)
+    with pytest.raises(QcqpbenchError, match="held_out must be a MaxMargin with the held-out trials, got tuple"):
+        MaxMargin(task.patterns, task.labels, held_out=wrong)
+    with pytest.raises(QcqpbenchError, match="metadata must be a Metadata, got str"):
+        MaxMargin(task.patterns, task.labels, metadata="covariance_perceptron")  # type: ignore[arg-type]

@@ -3,7 +3,6 @@
 import re
 from array import array
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -21,7 +20,7 @@ INFINITE_BOUND = 1e20
 
 
 def qcqp_only(problem: MaxMargin | QCQP, suffix: str) -> QCQP:
-    """Return `problem` if a file with `suffix` can hold it; raise QcqpbenchError otherwise."""
+    """Return `problem`; raise QcqpbenchError unless it is a QCQP with a variable, as files with `suffix` require."""
     if isinstance(problem, MaxMargin):
         raise QcqpbenchError(
             f"a {suffix} file must hold a QCQP, got a max-margin task; "
@@ -32,12 +31,12 @@ def qcqp_only(problem: MaxMargin | QCQP, suffix: str) -> QCQP:
 
 
 def check_bounds(problem: QCQP, suffix: str) -> None:
-    """Check that no finite bound would be read as an infinite one."""
+    """Raise QcqpbenchError if a finite bound of `problem` has a magnitude that readers take as infinite."""
     for bounds in (problem.lower, problem.upper, problem.x_lower, problem.x_upper):
         wrong = bounds[np.isfinite(bounds) & (np.abs(bounds) >= INFINITE_BOUND)]
         require(
             wrong.size == 0,
-            f"bounds in a {suffix} file must be infinite or below {INFINITE_BOUND}, got {next(iter(wrong), None)}",
+            f"|bounds| in a {suffix} file must be infinite or below {INFINITE_BOUND}, got {next(iter(wrong), None)}",
         )
 
 
@@ -49,18 +48,18 @@ def names_to_write(names: Sequence[str] | None, letter: str, count: int, usable:
 
 
 def names_to_keep(names: Sequence[str], letter: str) -> tuple[str, ...] | None:
-    """Return `names` as a tuple; None if they are `letter`1, `letter`2 and so on."""
+    """Return `names` as a tuple, or None if they are the default names `letter`1, `letter`2 and so on."""
     return None if all(name == f"{letter}{k + 1}" for k, name in enumerate(names)) else tuple(names)
 
 
 def linear_terms(problem: QCQP, row: int) -> tuple[list[int], list[float]]:
-    """Return the variables and coefficients of the linear part of a row."""
+    """Return the indices i and the coefficients of the linear terms of function `row`; row 0 is the objective."""
     span = slice(*problem.linear.indptr[row : row + 2])
     return problem.linear.indices[span].tolist(), problem.linear.data[span].tolist()
 
 
 def quadratic_terms(problem: QCQP, row: int) -> tuple[list[int], list[int], list[float]]:
-    """Return the variables i ≥ j and coefficients of the products of a row."""
+    """Return the indices i, the indices j ≤ i and the coefficients of the products x_i x_j of function `row`."""
     span = slice(*problem.quadratic.indptr[row : row + 2])
     i, j = problem.products[problem.quadratic.indices[span]].T
     return i.tolist(), j.tolist(), problem.quadratic.data[span].tolist()
@@ -76,7 +75,7 @@ class Terms:
         self.linear = array("q"), array("q"), array("d")
 
     def add_products(self, row: int, i: Sequence[int], j: Sequence[int], values: Sequence[float]) -> None:
-        """Add products value · x_i x_j to a row."""
+        """Add values[k]·x[i[k]]·x[j[k]] for every k to function `row`."""
         rows, first, second, coefficients = self.quadratic
         rows.extend([row] * len(values))
         first.extend(i)
@@ -84,14 +83,17 @@ class Terms:
         coefficients.extend(values)
 
     def add_linear(self, row: int, i: Sequence[int], values: Sequence[float]) -> None:
-        """Add linear terms value · x_i to a row."""
+        """Add values[k]·x[i[k]] for every k to function `row`."""
         rows, variables, coefficients = self.linear
         rows.extend([row] * len(values))
         variables.extend(i)
         coefficients.extend(values)
 
     def problem(self, text: Text, variables: int, **rest: Any) -> QCQP:
-        """Return the problem with these terms; errors name the file of `text`."""
+        """Return the problem in `variables` variables with these terms; errors name the file of `text`.
+
+        `rest` holds the other arguments of `QCQP.from_terms`.
+        """
         try:
             return QCQP.from_terms(variables, quadratic=self.quadratic, linear=self.linear, **rest)
         except QcqpbenchError as error:
@@ -125,8 +127,7 @@ def tidied(problem: QCQP) -> QCQP:
     assert x is not None
     if rows is not None:
         problem, rows = _joined(problem, rows)
-    return replace(
-        problem,
+    return problem.replace(
         variable_names=names_to_keep(x, "x"),
         constraint_names=None if rows is None else names_to_keep(rows, "c"),
     )
@@ -151,4 +152,4 @@ def _joined(problem: QCQP, rows: tuple[str, ...]) -> tuple[QCQP, tuple[str, ...]
     lines = np.flatnonzero(np.concatenate([[True], keep]))
     rest = tuple(name for name, kept in zip(names, keep, strict=True) if kept)
     matrices = {name: sparse.csr_array(getattr(problem, name)[lines]) for name in ("quadratic", "linear")}
-    return replace(problem, lower=problem.lower[keep], upper=upper[keep], constraint_names=rest, **matrices), rest
+    return problem.replace(lower=problem.lower[keep], upper=upper[keep], constraint_names=rest, **matrices), rest

@@ -19,6 +19,17 @@ _TEXTS = {".qplib": "qplib", ".lp": "lp", ".mps": "mps", ".nl": "nl"}
 FORMATS: dict[str, str] = {".npz": "npz", **_TEXTS, **{suffix + GZIP: name for suffix, name in _TEXTS.items()}}
 
 
+def is_file(problem: str) -> bool:
+    """Return whether `problem`, a spec or a path, ends with the suffix of a problem file format."""
+    return problem.lower().endswith(tuple(FORMATS))
+
+
+def is_path(problem: str) -> bool:
+    """Return whether `problem` is a path rather than a spec; the name of a spec contains neither a dot nor a slash."""
+    name = problem.partition("[")[0]
+    return is_file(problem) or "." in name or "/" in name
+
+
 def read(path: str | Path) -> MaxMargin | QCQP:
     """Read a problem from a file.
 
@@ -38,7 +49,7 @@ def read(path: str | Path) -> MaxMargin | QCQP:
     QcqpbenchError
         If the file cannot be read or contains no valid problem; the message names the file and, for text, the line.
     """
-    path = Path(path)
+    path = _checked_path(path)
     reader = _format(path)
     try:
         is_file = path.is_file()
@@ -64,7 +75,8 @@ def write(problem: MaxMargin | QCQP, path: str | Path) -> None:
     QcqpbenchError
         If the file cannot be written, is of another kind, or its format cannot hold the problem.
     """
-    path = Path(path)
+    require(isinstance(problem, MaxMargin | QCQP), f"problem must be a MaxMargin or a QCQP, got {problem!r:.100}")
+    path = _checked_path(path)
     writer = _format(path)
     try:
         with writing(path, _kind(path, writer.KIND)) as file:
@@ -73,8 +85,16 @@ def write(problem: MaxMargin | QCQP, path: str | Path) -> None:
                     writer.write(problem, packed)
             else:
                 writer.write(problem, file)
+    except QcqpbenchError:
+        raise
     except (TypeError, ValueError) as error:
         raise QcqpbenchError(f"{path}: cannot be written: {error}") from error
+
+
+def _checked_path(path: object) -> Path:
+    if not isinstance(path, str | Path):
+        raise QcqpbenchError(f"path must be the path of a file, got {path!r:.100}")
+    return Path(path)
 
 
 def _kind(path: Path, kind: Kind) -> Kind:

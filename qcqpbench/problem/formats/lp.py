@@ -92,7 +92,7 @@ def _parts(problem: QCQP) -> Iterator[str]:
 
 
 def _sides(name: str, low: float, high: float) -> list[tuple[str, str]]:
-    """Return (label, right side) of each constraint that represents the row `name`."""
+    """Return (label, relation and right side) of the one or two constraints that represent low ≤ row `name` ≤ high."""
     if low == high:
         return [(name, f"= {low}")]
     if high == np.inf:
@@ -103,7 +103,7 @@ def _sides(name: str, low: float, high: float) -> list[tuple[str, str]]:
 
 
 def _brackets(problem: QCQP, row: int, x: Sequence[str]) -> str:
-    """Return the quadratic terms of a row in brackets; empty if it has none."""
+    """Return the quadratic terms of function `row` in brackets, empty if it has none; `x` names the variables."""
     i, j, values = quadratic_terms(problem, row)
     if not values:
         return ""

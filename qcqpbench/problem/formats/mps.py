@@ -87,7 +87,10 @@ def _parts(problem: QCQP) -> Iterator[str]:
 
 
 def _rows(name: str, low: float, high: float) -> list[tuple[str, str, float, float]]:
-    """Return (name, kind, right side, range) of each row that represents a constraint; the range 0 means none."""
+    """Return (name, kind, right side, range) of each of the one or two rows that represent low ≤ row `name` ≤ high.
+
+    A range of 0 means that the row has no RANGES entry.
+    """
     if low == high:
         return [(name, "E", low, 0.0)]
     if high == np.inf:
@@ -103,7 +106,7 @@ def _rows(name: str, low: float, high: float) -> list[tuple[str, str, float, flo
 
 
 def _bounds(low: float, high: float) -> Iterator[tuple[str, float | str]]:
-    """Yield (kind, value) of each bound of a variable."""
+    """Yield (kind, value) of each BOUNDS entry of a variable in [low, high]; the value of FR and MI is empty."""
     if low == high:
         yield "FX", low
     elif low == -np.inf and high == np.inf:
@@ -116,7 +119,10 @@ def _bounds(low: float, high: float) -> Iterator[tuple[str, float | str]]:
 
 
 def _quadratic(problem: QCQP, row: int, header: str, x: Sequence[str]) -> Iterator[str]:
-    """Yield the section `header` with the quadratic terms of a row; nothing if the row has none."""
+    """Yield the section `header` with the quadratic terms of function `row`, nothing if it has none.
+
+    `x` are the names of the variables.
+    """
     i, j, values = quadratic_terms(problem, row)
     if not values:
         return

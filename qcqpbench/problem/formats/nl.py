@@ -121,7 +121,7 @@ def _orders(problem: QCQP) -> tuple[Indices, Indices, tuple[int, int, int]]:
 
 
 class _Row:
-    """Function f_row of the problem, with variables renumbered by `place`."""
+    """Function f_row of the problem, where variable i of the problem has the number place[i] in the file."""
 
     def __init__(self, problem: QCQP, row: int, place: Indices) -> None:
         self._problem, self._row, self._place = problem, row, place
@@ -133,7 +133,7 @@ class _Row:
         self.variables = np.union1d(place[products], np.array(list(self.linear), dtype=np.int64))
 
     def expression(self, constant: float) -> Iterator[str]:
-        """Yield the quadratic terms and `constant` as an expression."""
+        """Yield the lines of an expression for the quadratic terms plus `constant`."""
         if constant or not self.curved:
             yield f"o0\nn{constant!r}\n" if self.curved else f"n{constant!r}\n"
         if self.curved:
@@ -143,7 +143,7 @@ class _Row:
             yield "".join([f"o2\nn{value!r}\no2\nv{first}\nv{second}\n" for value, first, second in terms])
 
     def coefficients(self, name: str) -> Iterator[str]:
-        """Yield the segment `name` of the linear coefficients."""
+        """Yield the segment `name` with the linear coefficient of each variable of the function, also if it is 0."""
         if len(self.variables):
             yield f"{name} {len(self.variables)}\n"
             yield "".join(f"{k} {self.linear.get(k, 0.0)!r}\n" for k in self.variables.tolist())
@@ -172,7 +172,9 @@ class _Reader:
         self._lines = iter(text)
         first = self._line("g and a digit")
         text.require(not first.startswith("b"), "an .nl file must be text, as of AMPL's option -og, got a binary one")
-        text.require(re.match("g[0-9]", first) is not None, f"an .nl file must begin with g, got {shorten(first)}")
+        text.require(
+            re.match("g[0-9]", first) is not None, f"an .nl file must begin with g and a digit, got {shorten(first)}"
+        )
         self.n, self.c, self.objectives, _, _, *others = self._sizes("variables, constraints, objectives, ranges", 5)
         text.require(self.n > 0, "the file must have variables, got none")
         text.require(self.objectives <= 1, f"the file must have at most 1 objective, got {self.objectives} objectives")
@@ -228,22 +230,22 @@ class _Reader:
         return self._clean(raw)
 
     def _clean(self, raw: str) -> str:
-        """Return a line without its comment."""
+        """Return a line without its comment; raise an error if it does not end with a newline."""
         if raw[-1] != "\n":
             raise self.text.error(f"the line must end with a newline, got {shorten(raw)}: the file is cut off")
         return raw.partition("#")[0].strip()
 
     def _sizes(self, names: str, least: int, most: int = MAX_DECLARED) -> list[int]:
-        """Read a line of the header and return its numbers, at least `least` of them."""
+        """Read a header line and return its numbers, each at most `most`; raise an error for fewer than `least`."""
         sizes = [self.text.whole(word, f"number of {names}", most) for word in self._line(names).split()]
-        self.text.require(len(sizes) >= least, f"expected {least} numbers of {names}, got {len(sizes)}")
+        self.text.require(len(sizes) >= least, f"expected at least {least} numbers of {names}, got {len(sizes)}")
         return sizes
 
     def _require_none(self, names: str, counts: Sequence[int]) -> None:
         self.text.require(not any(counts), f"the file must have no {names}, got {sum(counts)}")
 
     def _whole(self, words: Sequence[str], place: int, name: str, end: int, begin: int = 0) -> int:
-        """Return the whole number `words[place]`, which must be in begin..end − 1."""
+        """Return the whole number words[place]; raise an error unless it is from `begin` to `end` − 1."""
         self.text.require(len(words) > place, f"expected the {name}, got the end of the line")
         self.text.require(
             end > begin, f"the {name} must agree with the header, which declares none, got {words[place]!r:.40}"
@@ -251,7 +253,7 @@ class _Reader:
         return self.text.whole(words[place], name, end - 1, begin)
 
     def _entries(self, words: Sequence[str], place: int, name: str, size: int) -> dict[int, float]:
-        """Read the next `words[place]` lines and return their values by index."""
+        """Read words[place] lines "index value" and return the values by index; an index must be below `size`."""
         entries: dict[int, float] = {}
         for _ in range(self._whole(words, place, f"number of {name}", size + 1)):
             entry = self._line(f"index value, of {name}").split()
@@ -337,7 +339,7 @@ class _Reader:
     # --- the problem ---
 
     def _check_counts(self) -> None:
-        """Check that the segments agree with the header and with each other."""
+        """Raise an error unless the segments agree with the header and with each other."""
         for name, count, declared in (
             ("functions", len(self.functions), self.objectives + self.c),
             ("defined variables", len(self.expressions.defined), self.n_defined),
@@ -390,7 +392,7 @@ class _Reader:
             raise self.text.error(str(error)) from error
 
     def _subtract(self, constant: float, row: int, *sides: Vector) -> None:
-        """Subtract the constant of a constraint from its lower and upper sides, in place."""
+        """Subtract `constant` from the `sides` of constraint f_row in place; raise an error if one becomes infinite."""
         for side in sides:
             was_finite = bool(np.isfinite(side[row - 1]))
             side[row - 1] -= constant

@@ -154,7 +154,7 @@ def _qcqp(header: dict[str, Any], arrays: dict[str, NDArray[Any]], metadata: Met
         matrix = tuple(arrays[f"{name}_{part}"] for part in ("data", "indices", "indptr"))
         parts[name] = sparse.csr_array(matrix, shape=shape)
         parts[name].check_format(full_check=True)
-    return QCQP(
+    return QCQP._canonical(
         sense=header["sense"],
         products=arrays["products"],
         constant=header["constant"],

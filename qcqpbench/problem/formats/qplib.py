@@ -64,7 +64,7 @@ def write(problem: MaxMargin | QCQP, file: IO[bytes]) -> None:
 
 
 def read_point(path: str | Path, problem: QCQP) -> tuple[Vector, float]:
-    """Read a point x, and the objective that the file states, from a .sol file.
+    """Read a point x of `problem`, shape (n,), and the objective that the file states, from a .sol file.
 
     The lines are ``objvar v`` and then ``x<k> v``, where x2 is the first variable; variables that are not listed are 0.
     """
@@ -82,7 +82,7 @@ def read_point(path: str | Path, problem: QCQP) -> tuple[Vector, float]:
 
 
 def write_point(x: ArrayLike, problem: QCQP, path: str | Path) -> None:
-    """Write a point x and its objective to a .sol file."""
+    """Write a point x, shape (n,), and its objective to the .sol file `path`."""
     point = np.asarray(x, dtype=np.float64)
     fits = point.shape == (problem.n_variables,) and bool(np.isfinite(point).all())
     require(fits, f"x must be {problem.n_variables} finite numbers, got {np.array2string(point, threshold=6)}")
@@ -180,18 +180,19 @@ class _Reader:
         return word
 
     def _count(self, name: str, *most: int) -> int:
-        """Read a line with a whole number, at most `most` if given."""
+        """Read a line and return its whole number, at most `most` if given; `name` is for messages."""
         return self.text.whole(self.row(_WORD, f"the {name}")[1], name, *most)
 
     def _number(self, name: str, finite: bool = True) -> float:
-        """Read a line with a number."""
+        """Read a line and return its number; `name` is for messages."""
         return self.text.number(self.row(_WORD, f"the {name}")[1], finite)
 
     def _entries(self, name: str, *sizes: int, finite: bool = True) -> tuple[Indices, Vector, Indices]:
-        """Read a count and that many lines of indices and a value.
+        """Read a count E and then E lines, each of len(sizes) indices and a value.
 
-        Return the zero-based indices (a row for each size), the values, and the line numbers. Repeated indices are an
-        error, because programs disagree on whether to sum them.
+        Return the zero-based indices, shape (len(sizes), E), the values and the line numbers, each of shape (E,). An
+        index in row k must be below sizes[k]. Repeated indices are an error, because programs disagree on whether to
+        sum them.
         """
         count = self._count(f"number of {name}")
         content, lines = array("d"), array("q")
@@ -219,7 +220,10 @@ class _Reader:
         return indices, table[-1].copy(), np.array(lines, dtype=np.int64)
 
     def _block(self, count: int, width: int, content: "array[float]", lines: "array[int]") -> bool:
-        """Read `count` lines of bare numbers at once, for speed; return False and read none if any has other text."""
+        """Read `count` lines, each of `width` indices and a value, at once for speed, and append them to `content`.
+
+        Append the line numbers to `lines`. Return False, and read nothing, if a line has any other text.
+        """
         begin = self.text.line + 1
         block = self.text.block(count)
         numbers = np.fromstring(block, sep=" ") if _PLAIN[width].fullmatch(block) else np.zeros(0)
@@ -231,9 +235,10 @@ class _Reader:
         return False
 
     def _terms(self, name: str, *sizes: int, rows: int | None = None) -> tuple[Indices, Vector]:
-        """Read terms for `QCQP.from_terms`; return the rows (0 is the objective) and variables, and the values.
+        """Read terms for `QCQP.from_terms`; return a table of their indices and their values.
 
-        Products (i, j) must be of the lower triangle.
+        The columns of the table are (row, i) for linear terms and (row, i, j) for products, where row 0 is the
+        objective. Raise an error for a product with i < j.
         """
         table, values, lines = self._entries(name, *(() if rows is None else (rows,)), *sizes)
         table = np.vstack([np.zeros((1, len(values)), dtype=np.int64), table]) if rows is None else table.copy()
@@ -255,7 +260,10 @@ class _Reader:
         return vector, default != 0 or values.size > 0, lines
 
     def _range(self, name: str, size: int, infinity: float) -> tuple[Vector, Vector]:
-        """Read the lower and upper bounds of the variables or constraints."""
+        """Read and return the lower and upper bounds, each of shape (size,), of the variables or constraints.
+
+        Magnitudes of `infinity` or more are infinite. Raise an error if a range contains no number.
+        """
         (lower, _, lower_lines), (upper, _, upper_lines) = (
             self._vector(f"{side} bounds of {name}", size, finite=False) for side in ("lower", "upper")
         )
@@ -311,7 +319,7 @@ def _lines(problem: QCQP) -> Iterator[str]:
 
 
 def _functions(problem: QCQP, letters: str) -> Iterator[str]:
-    """Yield the lines of the terms of the objective and of the constraints."""
+    """Yield the lines of the terms of the objective and of the constraints; `letters` is the type of the problem."""
     quadratic, linear = problem.quadratic.tocoo(), problem.linear.tocoo()
     i, j = problem.products[quadratic.col].T + 1
     fits = bool((np.abs(quadratic.data) <= _LARGEST / 2).all())
@@ -373,16 +381,16 @@ def _vector(name: str, vector: Vector) -> Iterator[str]:
 
 
 def _bounds(bounds: Vector) -> Vector:
-    """Return `bounds` with infinities replaced by the value for infinity."""
+    """Return `bounds` with ±inf replaced by ±`_LARGEST`, the value for infinity in the file."""
     fits = bool((np.abs(bounds) != _LARGEST).all())
     require(
-        fits, f"bounds in a .qplib file must be infinite or below {_LARGEST}, its value for infinity, got ±{_LARGEST}"
+        fits, f"|bounds| in a .qplib file must be infinite or below {_LARGEST}, its value for infinity, got ±{_LARGEST}"
     )
     return np.clip(bounds, -_LARGEST, _LARGEST)
 
 
 def _names(kind: str, names: Sequence[str] | None) -> Iterator[str]:
-    """Yield the names if none of them contains a space."""
+    """Yield the lines of the names; none if a name is not printable ASCII without spaces."""
     words = [name for name in names or () if re.fullmatch(r"[!-~]+", name)]
     words = words if names and len(words) == len(names) else []
     yield f"{len(words)} # number of non-default {kind} names"

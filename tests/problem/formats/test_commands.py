@@ -1,6 +1,5 @@
 """Check the commands convert, solve and run with files of every format."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,11 @@ from tests.support.sample_problems import TINY
 
 TASK = "covariance_perceptron[m=3,p=3]"
 # With a number as constant, its minimum is −√2 + the number.
-DISK = QCQP.from_matrices(
-    (None, (1.0, 1.0), 0.0), [(((1.0, 0.0), (0.0, 1.0)), None, -float("inf"), 1.0)], x_lower=[-2, -2], x_upper=[2, 2]
+DISK = QCQP(
+    q=(1.0, 1.0),
+    quadratic_constraints=[(((1.0, 0.0), (0.0, 1.0)), None, -float("inf"), 1.0)],
+    x_lower=[-2, -2],
+    x_upper=[2, 2],
 )
 
 
@@ -56,14 +58,14 @@ def test_run_reads_all_files_of_a_folder(tmp_path: Path) -> None:
     (folder := tmp_path / "instances" / "inner").mkdir(parents=True)
     for number, suffix in enumerate(FORMATS):
         place = folder if number % 2 else folder.parent
-        write(replace(DISK, constant=float(number)), place / f"disk{number}{suffix}")
+        write(DISK.replace(constant=float(number)), place / f"disk{number}{suffix}")
     for name in ("disk.sol", "index.csv", "README", "a.gz", "notes.nl.txt"):
         (folder / name).write_text("nothing")
     output = str(tmp_path / "a.db")
     arguments = ["run", "-p", str(folder.parent), "-s", "slsqp", "--timeout", "60", "-j", "1", "-o", output]
     assert main(arguments) == 0
     with Store(output) as store:
-        objectives = {Path(row["problem"]).name: row["objective"] for row in store.rows()}
+        objectives = {Path(row.problem).name: row.objective for row in store.rows()}
     expected = {f"disk{number}{suffix}": number - 2**0.5 for number, suffix in enumerate(FORMATS)}
     assert objectives == pytest.approx(expected, abs=1e-6)
 

@@ -1,6 +1,5 @@
 """Check the reader of LP files: dialects, mistakes, and forms that programs read differently."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -114,7 +113,7 @@ def test_constants_of_scip_and_gurobi_are_read(tmp_path: Path) -> None:
 def test_names_that_cannot_be_written_are_replaced(tmp_path: Path, name: str) -> None:
     first = QCQP.from_terms(2, linear=([0, 1], [0, 1], [1.0, 2.0]), lower=[1.0], upper=[2.0])
     write(first, tmp_path / "a.lp")
-    write(replace(first, variable_names=("y", name), constraint_names=(name,)), tmp_path / "b.lp")
+    write(first.replace(variable_names=("y", name), constraint_names=(name,)), tmp_path / "b.lp")
     assert (tmp_path / "a.lp").read_text() == (tmp_path / "b.lp").read_text()
 
 

@@ -1,7 +1,6 @@
 """Check for LP and MPS files that they are read back exactly, and that SCIP and Gurobi read the same problem."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -124,7 +123,7 @@ def _writable(name: str, suffix: str, first: QCQP) -> QCQP:
     ranges = np.isfinite(first.lower) & np.isfinite(first.upper) & (first.lower < first.upper)
     if name == "gurobi":
         lower[ranges] = -np.inf
-        return replace(first, lower=lower)
+        return first.replace(lower=lower)
     if suffix == ".mps":
         lower[ranges & (products[1:] > 0)] = -np.inf
     written = np.array([False, *(np.isfinite(lower) | np.isfinite(first.upper))])

@@ -1,6 +1,5 @@
 """Check the reader of MPS files: dialects, mistakes, and forms that programs read differently."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -103,7 +102,7 @@ def test_dialects_are_read_as_the_same_problem(tmp_path: Path, text: str) -> Non
 def test_names_that_cannot_be_written_are_replaced(tmp_path: Path, name: str) -> None:
     first = QCQP.from_terms(2, linear=([0, 1], [0, 1], [1.0, 2.0]), lower=[1.0], upper=[2.0])
     write(first, tmp_path / "a.mps")
-    write(replace(first, variable_names=("y", name), constraint_names=(name,)), tmp_path / "b.mps")
+    write(first.replace(variable_names=("y", name), constraint_names=(name,)), tmp_path / "b.mps")
     assert (tmp_path / "a.mps").read_text() == (tmp_path / "b.mps").read_text()
 
 
@@ -143,8 +142,8 @@ MISTAKES: list[tuple[str, str, int, str]] = [
     ("ENDATA", "QCMATRIX second\nENDATA", 30, "a section must occur once, got a second 'QCMATRIX second'"),
     ("some name\n", "some name\n x\n", 3, "expected a section after NAME, got 'x'"),
     ("MAX", "BEST", 4, "the sense must be MAX or MIN, got 'BEST'"),
-    ("ROWS", "ROWS 3", 5, "ROWS must be followed by 0 words, got 1"),
-    ("QCMATRIX   second", "QCMATRIX", 27, "QCMATRIX must be followed by 1 words, got 0"),
+    ("ROWS", "ROWS 3", 5, "ROWS must be followed by 0 to 0 words, got 1"),
+    ("QCMATRIX   second", "QCMATRIX", 27, "QCMATRIX must be followed by 1 to 1 words, got 0"),
     (" N  cost", " G  cost", 30, "the file must have an objective, a row of kind N"),
     (PLAIN[PLAIN.index("COLUMNS") :], "ENDATA\n", 10, "the file must have variables, got none"),
     (" L  first", " X  first", 7, "a row must be N, L, G or E, and a name"),
@@ -160,7 +159,7 @@ MISTAKES: list[tuple[str, str, int, str]] = [
     ("3.0   first", "1e999   first", 11, "a number must be in the floating-point range, got '1e999'"),
     ("3.0   first", "3.0   cost", 11, f"a coefficient {ONCE}"),
     ("    z         third", "    x         third", 13, "the lines of 'x' must follow each other"),
-    ("second            4.0", "second  4.0 first 2", 16, "a line in RHS must be a name"),
+    ("second            4.0", "second  4.0 first 2", 16, "a line in RHS must be an optional name"),
     ("second            4.0", "first            4.0", 16, f"RHS of a row {ONCE}"),
     ("RHS       second", "OTHER     second", 16, "RHS must have one set, got a second, 'OTHER'"),
     ("second            4.0", "second            inf", 16, "a range must contain a number, got inf to inf"),
@@ -175,7 +174,7 @@ MISTAKES: list[tuple[str, str, int, str]] = [
     (" FR BND       x", " LI BND       x 3", 20, "UP, PL, got 'LI'"),
     (" FR BND       x", " SC BND       x 3", 20, "UP, PL, got 'SC'"),
     (" FR BND       x", " UP BND       x", 20, "expected a variable, got 'BND'"),
-    (" FR BND       x", " UP x", 20, "a line in BOUNDS must be UP, a name, a variable and a number"),
+    (" FR BND       x", " UP x", 20, "BOUNDS must be UP, an optional name, a variable and a number"),
     (" FR BND       x", " FR BND       w", 20, "expected a variable, got 'w'"),
     (" FR BND       x", " UP BND       x  -2", 20, "a negative UP must have a lower bound, LO or MI"),
     ("z                 1.0\nQ", "z                -2.0\nQ", 23, "a range must contain a number, got -1.0 to -2.0"),

@@ -4,7 +4,6 @@ import pickle
 import struct
 import zipfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -279,7 +278,7 @@ def test_index_out_of_range_is_refused_although_the_id_is_right(tmp_path: Path, 
     linear = first.linear.copy()
     linear.indices[-1] = index
     with pytest.raises(QcqpbenchError):
-        write(replace(first, linear=linear), tmp_path / "a.npz")
+        write(first.replace(linear=linear), tmp_path / "a.npz")
         read(tmp_path / "a.npz")
 
 

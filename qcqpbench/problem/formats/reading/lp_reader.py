@@ -1,7 +1,6 @@
 """Reader of the LP format, which `lp` documents."""
 
 import re
-from dataclasses import replace
 from itertools import chain, pairwise
 
 import numpy as np
@@ -29,7 +28,7 @@ _RELATION = r"(=<|=>|<=?+|>=?+|==?+)"
 
 
 def _run(term: str, unsigned: bool) -> str:
-    """Return a pattern of signed terms, the first possibly without sign if `unsigned`; their number is limited."""
+    """Return a pattern of up to 100,000 signed terms; if `unsigned`, the first one may have no sign."""
     return (rf"(?:\s*+{term})?+" if unsigned else "") + rf"(?:\s*+[+-]\s*+{term}){{0,100000}}+"
 
 
@@ -64,7 +63,7 @@ _SECTION_ORDER = "the sections must be Minimize or Maximize, Subject To, Bounds,
 
 
 class LpReader:
-    """Reader of an LP file; `place` is the current position in `content`, and `end` is the end of the section."""
+    """Reader of an LP file; `place` is the current position in `content`, and `end` the end of the current section."""
 
     def __init__(self, text: Text) -> None:
         self.text = text
@@ -106,7 +105,7 @@ class LpReader:
         return tidied(problem)
 
     def _sections(self) -> tuple[str, dict[str, tuple[int, int]]]:
-        """Return the sense, and the begin and end of the text of each section."""
+        """Return the sense, and the positions (begin, end) in `content` of each section by name."""
         first = _SECTION.search(self.content)
         begins = first is not None and self._skip() >= first.start()
         self._require(begins, f"expected Minimize or Maximize at the beginning, got {self._word()}")
@@ -158,7 +157,7 @@ class LpReader:
         self.upper.append(high)
 
     def _expression(self, row: int) -> float | None:
-        """Read terms into a row, and return the sum of the terms without a variable; None if there are none."""
+        """Read the terms of function `row`; return the sum of its constant terms, or None if it has none."""
         constants: list[float] = []
         pattern = _FIRST_TERMS
         while True:
@@ -186,7 +185,7 @@ class LpReader:
             pattern = _MORE_TERMS
 
     def _products(self, row: int, sign: str) -> None:
-        """Read the products in brackets into a row."""
+        """Read the products in brackets, multiplied by `sign`, and add them to function `row`."""
         factor = (-1.0 if sign == "-" else 1.0) / (1 if row else 2)
         number_of, begin = self.variables, -1
         pattern = _FIRST_PRODUCTS
@@ -255,19 +254,19 @@ class LpReader:
         return bounded(value)
 
     def _check_finite(self, values: list[float], begin: int) -> None:
-        """Check that `values`, read from the text after `begin`, are finite."""
+        """Raise an error unless `values`, read from the text between `begin` and the current position, are finite."""
         if np.inf in map(abs, values):
             numbers = _DIGITS.finditer(self.content, begin, self.place)
             word, place = next(((n[0], n.start()) for n in numbers if float(n[0]) == np.inf), ("inf", begin))
             raise self._error(f"{_TOO_LARGE} {shorten(word)}", place)
 
     def _check_range(self, low: float, high: float, place: int) -> None:
-        """Check that the range from `low` to `high` contains a number; errors name the line at `place`."""
+        """Raise an error that names the line at `place` unless the range [low, high] contains a number."""
         holds = low <= high and low < np.inf and high > -np.inf
         self._require(holds, f"a range must contain a number, got {low} to {high}", place)
 
     def _match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """Match `pattern` at the current position, and move the position to the end of the match."""
+        """Match `pattern` at the current position and return the match, or None; move the position to its end."""
         match = pattern.match(self.content, self.place, self.end)
         self.place = self.place if match is None else match.end()
         return match
@@ -282,7 +281,7 @@ class LpReader:
         return self._skip() >= self.end
 
     def _word(self) -> str:
-        """Return the rest of the current line, for error messages."""
+        """Skip blanks, and return the rest of the current line, quoted and shortened for error messages."""
         end = self.content.find("\n", self._skip())
         return shorten(self.content[self.place : end if end >= 0 else None].strip() or "the end of the file")
 
@@ -305,8 +304,7 @@ def _without_constant(problem: QCQP) -> QCQP:
     if elsewhere or (problem.x_lower[i], problem.x_upper[i]) != (1.0, 1.0):
         return problem
     keep = np.arange(problem.n_variables) != i
-    return replace(
-        problem,
+    return problem.replace(
         constant=problem.constant + float(problem.linear[0, i]),
         linear=sparse.csr_array(problem.linear[:, keep]),
         products=problem.products - (problem.products > i),

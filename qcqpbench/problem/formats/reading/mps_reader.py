@@ -101,11 +101,13 @@ class MpsReader:
         raise self._error("expected ENDATA, got the end of the file")
 
     def _check_words(self, section: str, words: list[str]) -> None:
-        """Check that `section` exists, and that `words` may follow its name."""
+        """Raise an error unless `section` is known and the number of `words` that follow its name is allowed."""
         self._require(section in _SECTIONS, f"a section must be one of {', '.join(_SECTIONS)}, got {shorten(section)}")
         most = {"NAME": len(words), "OBJSENSE": 1, "QCMATRIX": 1}.get(section, 0)
         least = 1 if section == "QCMATRIX" else 0
-        self._require(least <= len(words) <= most, f"{section} must be followed by {most} words, got {len(words)}")
+        self._require(
+            least <= len(words) <= most, f"{section} must be followed by {least} to {most} words, got {len(words)}"
+        )
 
     def _lines(self, section: str, words: list[str], begin: int, end: int) -> None:
         """Read the lines of a section other than a matrix."""
@@ -169,7 +171,7 @@ class MpsReader:
     def _right_sides(self, section: str, target: dict[int, float], words: list[str]) -> None:
         """Read a line of RHS or RANGES into `target`."""
         fits = 2 <= len(words) <= 5
-        entries = "a name, and once or twice a row and a number"
+        entries = "an optional name, and once or twice a row and a number"
         self._require(fits, f"a line in {section} must be {entries}, got {len(words)} words")
         self._check_set(section, words.pop(0) if len(words) % 2 else "")
         for r, value in self._pairs(words, infinite=True):
@@ -187,7 +189,7 @@ class MpsReader:
         valued = kind in _VALUED
         fits = len(words) in ((2, 3) if valued else (1, 2, 3))
         rest = " and a number" if valued else ""
-        self._require(fits, f"a line in BOUNDS must be {kind}, a name, a variable{rest}, got {len(words) + 1} words")
+        self._require(fits, f"BOUNDS must be {kind}, an optional name, a variable{rest}, got {len(words) + 1} words")
         named = len(words) > (2 if valued else 1)
         self._check_set("BOUNDS", words[0] if named else "")
         i, value = self._variable(words[named]), self._number(words[-1], infinite=True) if valued else np.inf
@@ -215,7 +217,7 @@ class MpsReader:
         self.terms.add_products(row, i.astype(int).tolist(), j.astype(int).tolist(), values.tolist())
 
     def _matrix_entries(self, section: str, begin: int, end: int) -> NDArray[np.float64]:
-        """Read the entries of a matrix; return the indices of row and column variables, and the values."""
+        """Read the E entries of a matrix; return an array (3, E) of row variables, column variables and values."""
         parts = [np.empty((3, 0))]
         while begin < end:
             self.place = begin
@@ -259,19 +261,19 @@ class MpsReader:
         return self._checked(low, high, self.place)
 
     def _checked(self, low: float, high: float, place: int) -> tuple[float, float]:
-        """Return `low` and `high` after checking that this range contains a number."""
+        """Return `low` and `high`; raise an error that names the line at `place` if [low, high] contains no number."""
         self.place = place
         holds = low <= high and low < np.inf and high > -np.inf
         self._require(holds, f"a range must contain a number, got {low} to {high}")
         return low, high
 
     def _pairs(self, words: list[str], infinite: bool = False) -> Iterator[tuple[int, float]]:
-        """Yield (row, number) for each two words; a number may be infinite if `infinite`."""
+        """Yield (number of the row, value) for each pair of words; a value may be infinite if `infinite`."""
         for name, word in zip(words[::2], words[1::2], strict=True):
             yield self._row_number(name), self._number(word, infinite)
 
     def _check_set(self, section: str, name: str) -> None:
-        """Check that a section has a single set of right sides, ranges or bounds, as other sets are alternatives."""
+        """Raise an error if `section` has lines of a second set; sets are alternative right sides, ranges or bounds."""
         is_first = self.sets.setdefault(section, name) == name
         self._require(is_first, f"{section} must have one set, got a second, {shorten(name)}")
 

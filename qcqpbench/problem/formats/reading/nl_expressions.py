@@ -20,7 +20,9 @@ _MAX_TERMS = 1 << 22
 
 
 class Expressions:
-    """Reader of expressions in `n` variables and `n_defined` defined variables; `line` returns the next line.
+    """Reader of expressions in `n` variables and `n_defined` defined variables.
+
+    `line(expected)` returns the next line of `text`, or raises an error that names `expected` at the end of the file.
 
     A small file can expand to many terms, so the number of terms is limited.
     """

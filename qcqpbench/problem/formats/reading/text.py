@@ -50,7 +50,7 @@ class Text:
             if self._left < 0:
                 raise self.error(f"the text must have at most {self._max_bytes} bytes, got more")
             if len(raw) == _MAX_LINE_BYTES:
-                raise self.error(f"the line must have fewer than {_MAX_LINE_BYTES} characters, got more")
+                raise self.error(f"the line must have fewer than {_MAX_LINE_BYTES} bytes, got as many or more")
             if match := _NOT_ASCII_TEXT.search(raw):
                 raise self.error(
                     f"the text must be ASCII, got byte 0x{raw[match.start()]:02x}; is this another kind of file?"
@@ -95,7 +95,10 @@ class Text:
             raise self.error(message, line)
 
     def number(self, word: str, finite: bool = True) -> float:
-        """Return the number in `word`; unless `finite`, a number beyond the floating-point range becomes infinite."""
+        """Return the number in `word`.
+
+        A number beyond the floating-point range raises an error if `finite`, and becomes infinite otherwise.
+        """
         self.require(_NUMBER.fullmatch(word) is not None, f"expected a number, got {shorten(word)}")
         value = float(word)
         in_range = not finite or abs(value) < float("inf")
@@ -103,7 +106,7 @@ class Text:
         return value
 
     def whole(self, word: str, name: str, most: int = _MAX_WHOLE, least: int = 0) -> int:
-        """Return the whole number in `word`, which must be from `least` to `most`."""
+        """Return the whole number in `word`, called `name`; raise an error unless it is from `least` to `most`."""
         self.require(_WHOLE.fullmatch(word) is not None, f"the {name} must be a whole number, got {shorten(word)}")
         value = int(word) if len(word) < 19 else _MAX_WHOLE
         self.require(least <= value <= most, f"the {name} must be from {least} to {most}, got {shorten(word)}")
