@@ -3,14 +3,16 @@
 import math
 from collections.abc import Iterator
 from itertools import combinations
-from typing import Any, Literal
+from numbers import Integral, Real
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .errors import QcqpbenchError, require
 from .problem.maxmargin import MaxMargin, unit_rows
-from .problem.recordings.task import Array, Normalize, covariances, mean_of, normalized, require_room
+from .problem.recordings import checks
+from .problem.recordings.task import Array, Normalize, covariances, in_channel_units, mean_of, normalized
 from .run.attempt import random_start, solve
 
 try:
@@ -24,14 +26,16 @@ except ModuleNotFoundError as error:
     ) from error
 
 _CHECKS: dict[str, Any] = {"dtype": np.float64, "allow_nd": True, "ensure_all_finite": "allow-nan"}
+_Feature = Literal["zero_lag", "lag_integrated", "precomputed"]
 _SHRINKAGES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 class CovariancePerceptronClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Classifier of trials by the sign of Q_12 = w_1ᵀ P w_2, with unit vectors w_1, w_2 that maximize the margin.
 
-    X of shape (trials, channels, time) contains recordings, padded with NaN at the end. P is the covariance matrix of a
-    trial, computed and normalized as in `qcqpbench.recorded_task`. X of shape (samples, features) contains one sample x
+    X of shape (trials, channels, time) contains recordings, padded with NaN at the end. A list of arrays (channels,
+    time), whose lengths may differ, is the same. P is the covariance matrix of a trial, computed and normalized as in
+    `qcqpbench.recorded_task`. X of shape (samples, features) contains one sample x
     per trial. P is then the outer product of (1, x − x̄) with itself, where x̄ is the training mean, so that Q_12 is the
     product of two affine functions of x.
 
@@ -60,8 +64,12 @@ class CovariancePerceptronClassifier(ClassifierMixin, BaseEstimator):  # type: i
     W_, margins_, shrinkage_
         Weights in normalized units, shape (pairs, 2, inputs), and margins and shrinkages, shape (pairs,), for the
         pairs of classes (0, 1), (0, 2), …
+    filters_
+        Weights in channel units, shape (pairs, 2, inputs): ``filters_[k, 0] @ C @ filters_[k, 1]`` is the output Q_12
+        of pair k for a covariance matrix C without normalization. None for normalize="trial", because the weights of
+        the channels then differ between trials. For X of shape (samples, features), input 0 is the constant 1.
     S_
-        The mean P of the training trials.
+        The mean P of the training trials, shape (inputs, inputs).
     n_features_in_
         Number of channels or features.
     """
@@ -69,7 +77,7 @@ class CovariancePerceptronClassifier(ClassifierMixin, BaseEstimator):  # type: i
     def __init__(
         self,
         solver: str = "gip",
-        feature: Literal["zero_lag", "lag_integrated", "precomputed"] = "zero_lag",
+        feature: _Feature = "zero_lag",
         max_lag: int | None = None,
         normalize: Normalize = "channels",
         shrinkage: float | None = None,
@@ -92,23 +100,27 @@ class CovariancePerceptronClassifier(ClassifierMixin, BaseEstimator):  # type: i
         X
             Trials, see the class.
         y
-            Class label of each trial.
+            Class label of each trial, shape (trials,).
 
         Returns
         -------
         CovariancePerceptronClassifier
             The classifier itself.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the data are invalid, as in `qcqpbench.recorded_task`. If every trial has more channels
+            than samples, X is refused as transposed; give its covariances with feature="precomputed" instead.
         """
-        shrinkage = self.shrinkage
-        require(self.starts >= 1, f"starts must be at least 1, got {self.starts}")
-        require(shrinkage is None or 0 <= shrinkage <= 1, f"shrinkage must be None or from 0 to 1, got {shrinkage}")
-        X, y = _checked(*validate_data(self, X, y, **_CHECKS))
+        self._check_parameters()
+        X, y = _checked(*validate_data(self, _padded(X), y, **_CHECKS))
         check_classification_targets(y)
         self.classes_, class_numbers = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"y must contain at least two classes, got only one class, {self.classes_[0]!r}")
         self.center_ = X.mean(axis=0) if X.ndim == 2 else None
-        patterns = self._patterns(X)
+        patterns = self._patterns(X, training=True)
         self.S_ = mean_of(patterns)
         patterns = normalized(patterns, self.S_, self.normalize)
         trained = []
@@ -117,6 +129,7 @@ class CovariancePerceptronClassifier(ClassifierMixin, BaseEstimator):  # type: i
             trained.append(self._train(patterns[both], np.where(class_numbers[both] == second, 1, -1)))
         W, margins, shrinkages = zip(*trained, strict=True)
         self.W_, self.margins_, self.shrinkage_ = np.stack(W), np.array(margins), np.array(shrinkages)
+        self.filters_ = in_channel_units(self.W_, self.S_, self.normalize)
         return self
 
     def decision_function(self, X: ArrayLike) -> Array:
@@ -134,12 +147,12 @@ class CovariancePerceptronClassifier(ClassifierMixin, BaseEstimator):  # type: i
             for each class, plus a confidence between −1/3 and 1/3 that breaks ties, shape (trials, classes).
         """
         check_is_fitted(self)
-        X, _ = _checked(validate_data(self, X, reset=False, **_CHECKS))
+        X, _ = _checked(validate_data(self, _padded(X), reset=False, **_CHECKS))
         if (X.ndim == 2) != (self.center_ is not None):
             raise ValueError(
                 f"X must have {3 if self.center_ is None else 2} dimensions, as in fit, got shape {X.shape}"
             )
-        patterns = normalized(self._patterns(X), self.S_, self.normalize)
+        patterns = normalized(self._patterns(X, training=False), self.S_, self.normalize)
         Q = np.einsum("ki,tij,kj->tk", self.W_[:, 0], patterns, self.W_[:, 1], optimize=True)
         if len(self.classes_) == 2:
             return Q[:, 0]
@@ -152,7 +165,7 @@ class CovariancePerceptronClassifier(ClassifierMixin, BaseEstimator):  # type: i
         return votes + confidence / (3 * (1 + np.abs(confidence)))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Return the predicted class label of each trial in X."""
+        """Return the predicted class label of each trial in X, shape (trials,)."""
         decision = self.decision_function(X)
         return self.classes_[(decision > 0).astype(int) if decision.ndim == 1 else decision.argmax(axis=1)]
 
@@ -165,22 +178,38 @@ class CovariancePerceptronClassifier(ClassifierMixin, BaseEstimator):  # type: i
         """Return an iterator over the pairs of class numbers in lexicographic order."""
         return combinations(range(len(self.classes_)), 2)
 
-    def _patterns(self, X: NDArray[Any]) -> Array:
-        """Return the matrix P of each trial, before normalization."""
+    def _check_parameters(self) -> None:
+        """Raise QcqpbenchError for an invalid parameter that no other function checks."""
+        features, starts, shrinkage = get_args(_Feature), self.starts, self.shrinkage
+        require(self.feature in features, f"feature must be one of {', '.join(features)}, got {self.feature!r}")
+        is_count = isinstance(starts, Integral) and int(starts) >= 1
+        require(is_count, f"starts must be a whole number, at least 1, got {starts!r}")
+        is_share = shrinkage is None or (isinstance(shrinkage, Real) and 0 <= shrinkage <= 1)
+        require(is_share, f"shrinkage must be None or from 0 to 1, got {shrinkage!r}")
+
+    def _patterns(self, X: NDArray[Any], training: bool) -> Array:
+        """Return the matrix P of each trial in X, before normalization, shape (trials, inputs, inputs).
+
+        If `training`, X is also checked as in `recorded_task`.
+        """
+        is_square = X.ndim == 3 and X.shape[1] == X.shape[2]
+        if self.feature == "precomputed":
+            require(is_square, f"X must have shape (trials, channels, channels) if precomputed, got {X.shape}")
+            assert_all_finite(X, input_name="X")
+            checks.require_covariances(X, training)
+            return X
         if self.center_ is not None:
-            require_room(len(X), X.shape[1] + 1)
+            checks.require_room(len(X), X.shape[1] + 1)
             x = np.concatenate([np.ones((len(X), 1)), X - self.center_], axis=1)
             return x[:, :, None] * x[:, None, :]
-        if self.feature != "precomputed":
-            return covariances(X, None, self.feature, self.max_lag)
-        require(
-            X.shape[1] == X.shape[2], f"X must have shape (trials, channels, channels) if precomputed, got {X.shape}"
-        )
-        assert_all_finite(X, input_name="X")
-        return X
+        # The number of channels in predict is that of fit, so that few samples are no sign of a transposed array.
+        return covariances(X, None, self.feature, self.max_lag, training=np.ones(len(X), bool) if training else None)
 
     def _train(self, patterns: Array, signs: NDArray[Any]) -> tuple[Array, float, float]:
-        """Train one pair of classes; return W, its margin on `patterns` without shrinkage, and the shrinkage used."""
+        """Train one pair of classes; return W, its margin on `patterns` without shrinkage, and the shrinkage used.
+
+        `patterns` has shape (trials, inputs, inputs) and `signs`, +1 or −1 for the two classes, shape (trials,).
+        """
         task = MaxMargin(patterns, signs[:, None])
         means = np.empty_like(patterns)
         for sign in (1, -1):
@@ -207,3 +236,18 @@ def _checked(X: NDArray[Any], y: Any = None) -> tuple[NDArray[Any], Any]:
     if X.ndim == 2:
         assert_all_finite(X, input_name="X")
     return X, y
+
+
+def _padded(X: Any) -> Any:
+    """Return a sequence of arrays (channels, time) as one array padded with NaN; return any other X unchanged."""
+    is_sequence = isinstance(X, (list, tuple)) or (isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1)
+    if not is_sequence or len(X) == 0 or not all(isinstance(trial, (list, np.ndarray)) for trial in X):
+        return X
+    trials = checks.as_trials(X)
+    if all(trial.ndim < 2 for trial in trials):
+        return X
+    channels = checks.count_channels(trials, range(len(trials)))
+    padded = np.full((len(trials), channels, max(trial.shape[1] for trial in trials)), np.nan)
+    for row, trial in zip(padded, trials, strict=True):
+        row[:, : trial.shape[1]] = trial
+    return padded

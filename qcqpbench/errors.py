@@ -7,8 +7,11 @@ from collections.abc import Iterable
 MAX_MESSAGE_CHARACTERS = 2000
 
 
-class QcqpbenchError(Exception):
-    """Error for invalid input or an unreadable file; its message is one line that states the requirement."""
+class QcqpbenchError(ValueError):
+    """Error for invalid input or an unreadable file; its message is one line that states the requirement.
+
+    It is a ValueError, as scikit-learn and callers that know only the standard library expect.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split()))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from qcqpbench import MaxMargin, QcqpbenchError, problem, solve
+from qcqpbench import MaxMargin, QcqpbenchError, problem, recorded_task, solve
 
 sklearn = pytest.importorskip("sklearn", reason="needs scikit-learn")
 
@@ -45,6 +45,27 @@ def recordings(trials: int = 40, classes: int = 2, seed: int = 0) -> tuple[Array
         i, j = pairs[number]
         x[i] += x[j]
     return X, y
+
+
+X = recordings()[0]
+EVERY = slice(None)
+MIXING = np.array([[3.0, 1.0, 0.0], [0.0, 20.0, 5.0], [1.0, 0.0, 0.4]])
+
+
+def covariances(X: Array) -> Array:
+    return np.stack([np.cov(x, bias=True) for x in X])
+
+
+def with_zeros(*index: int | slice) -> Array:
+    """Return the recordings with zeros at `index`."""
+    changed = X.copy()
+    changed[index] = 0
+    return changed
+
+
+def filters(fitted: CovariancePerceptronClassifier) -> Array:
+    assert fitted.filters_ is not None
+    return fitted.filters_
 
 
 @pytest.mark.slow
@@ -177,9 +198,9 @@ def test_classifier_works_in_pipelines_and_searches() -> None:
     [
         ({"solver": "gap"}, None, QcqpbenchError, "unknown solver 'gap'; did you mean 'gip'"),
         ({"normalize": "all"}, None, QcqpbenchError, "normalize must be one of channels, .*, none, got 'all'"),
-        ({"feature": "mean"}, None, QcqpbenchError, "feature must be one of zero_lag, lag_integrated, got 'mean'"),
+        ({"feature": "mean"}, None, QcqpbenchError, "feature must be one of zero_lag, .*, precomputed, got 'mean'"),
         ({"feature": "precomputed"}, None, QcqpbenchError, r"X must have shape .* if precomputed, got \(40, 3, 60\)"),
-        ({"starts": 0}, None, QcqpbenchError, "starts must be at least 1, got 0"),
+        ({"starts": 0}, None, QcqpbenchError, "starts must be a whole number, at least 1, got 0"),
         ({"shrinkage": 2}, None, QcqpbenchError, "shrinkage must be None or from 0 to 1, got 2"),
         ({"time_limit": -1}, None, QcqpbenchError, "time_limit must be a positive number of seconds, got -1"),
         ({}, np.full((40, 3, 60), np.nan), QcqpbenchError, "trial 0 must have at least 2 samples, got 0"),
@@ -195,6 +216,131 @@ def test_wrong_usage_is_refused(parameters: dict[str, Any], X: Any, error: type[
     recorded, y = recordings()
     with pytest.raises(error, match=message):
         CovariancePerceptronClassifier(**parameters).fit(recorded if X is None else X, y)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"solver": 3},
+        {"starts": "3"},
+        {"starts": 1.5},
+        {"shrinkage": "a"},
+        {"shrinkage": np.nan},
+        {"time_limit": "a"},
+        {"time_limit": None},
+        {"normalize": 3},
+        {"feature": ["zero_lag"]},
+        {"max_lag": 3},
+        {"feature": "lag_integrated"},
+        {"feature": "lag_integrated", "max_lag": "3"},
+        {"feature": "lag_integrated", "max_lag": 2.5},
+    ],
+)
+def test_wrong_parameters_are_value_errors_of_one_line(parameters: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"must .*, got ") as caught:
+        CovariancePerceptronClassifier(**parameters).fit(*recordings())
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("feature", "X", "message"),
+    [
+        ("zero_lag", covariances(X), r"got symmetric .* covariances: .* the classifier with feature='precomputed'"),
+        ("zero_lag", X.swapaxes(1, 2), r"got 60 channels and at most 3 samples a trial: .* X.swapaxes\(1, 2\)"),
+        ("zero_lag", with_zeros(7), "trial 7 must vary in time, got zeros: leave the trial out"),
+        ("zero_lag", with_zeros(EVERY, 1), "channel 1 must vary in at least one training trial, .* constant"),
+        ("zero_lag", [x.T[: 30 + k] for k, x in enumerate(X)], "the same channels .*: .* transpose each trial"),
+        ("zero_lag", [x[: 2 + (k > 3), k:] for k, x in enumerate(X)], "the same channels in all trials, got"),
+        ("zero_lag", [x[:, k:] * 1j for k, x in enumerate(X)], "X must hold real numbers .* of complex128"),
+        ("precomputed", X[:, 0], r"X must have shape .* if precomputed, got \(40, 60\)"),
+        ("precomputed", covariances(with_zeros(7)), "the covariance of trial 7 must not be zero, got zeros"),
+        ("precomputed", covariances(with_zeros(EVERY, 1)), "channel 1 must vary .* without covariance in all"),
+    ],
+)
+def test_wrong_recordings_are_value_errors_of_one_line(feature: Any, X: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        CovariancePerceptronClassifier(feature=feature).fit(X, np.arange(40) % 2)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("new", "message"),
+    [
+        (covariances(X), "got symmetric matrices"),
+        (X.swapaxes(1, 2), "X has 60 features, but .* is expecting 3 features"),
+        (with_zeros(7), "trial 7 must vary in time, got zeros"),
+        ([X[0], X[1, :2]], "the same channels in all trials"),
+    ],
+)
+def test_wrong_recordings_are_refused_in_predict(new: Any, message: str) -> None:
+    fitted = CovariancePerceptronClassifier("gip[starts=2]").fit(*recordings())
+    with pytest.raises(ValueError, match=message) as caught:
+        fitted.predict(new)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("new", [X[:1, :, :2], with_zeros(0, 1)[:1]])
+def test_short_and_silent_trials_are_predicted(new: Array) -> None:
+    """Predict a trial with fewer samples than channels, and one with a constant channel: neither alone is a mistake."""
+    fitted = CovariancePerceptronClassifier("gip[starts=2]").fit(*recordings())
+    expected = filters(fitted)[0, 0] @ np.cov(new[0], bias=True) @ filters(fitted)[0, 1]
+    assert fitted.decision_function(new) == pytest.approx([expected], rel=1e-9)
+
+
+def test_lists_of_unequal_trials_are_those_of_the_task() -> None:
+    """Compare with `recorded_task` on the same list, and with the array that is padded by hand."""
+    X, y = recordings()
+    trials = [x[:, : 30 + number % 20] for number, x in enumerate(X)]
+    objects = np.empty(len(trials), dtype=object)
+    objects[:] = trials
+    margin = solve(recorded_task(trials, y, test_share=0), "gip").margin
+    padded = np.where(np.arange(60) < 30 + np.arange(40)[:, None, None] % 20, X, np.nan)
+    expected = CovariancePerceptronClassifier().fit(padded, y)
+    for several in (trials, tuple(trials), objects, [trial.tolist() for trial in trials]):
+        fitted = CovariancePerceptronClassifier().fit(several, y)
+        assert fitted.margins_ == pytest.approx([margin], rel=1e-9)
+        assert fitted.n_features_in_ == 3
+        np.testing.assert_array_equal(fitted.W_, expected.W_)
+        np.testing.assert_array_equal(fitted.decision_function(several), expected.decision_function(padded))
+    assert cross_val_score(CovariancePerceptronClassifier("gip[starts=2]"), trials, y, cv=4).mean() > 0.9
+
+
+@pytest.mark.parametrize("normalize", ["channels", "whiten", "none"])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_filters_apply_to_recordings_in_their_units(normalize: Any, classes: int) -> None:
+    """Compare the outputs with covariances of filtered signals, mixed and in microvolts, without normalization."""
+    X, y = recordings(60, classes)
+    fitted = CovariancePerceptronClassifier("gip[starts=2]", normalize=normalize).fit(1e-6 * MIXING @ X, y)
+    assert filters(fitted).shape == fitted.W_.shape == (classes * (classes - 1) // 2, 2, 3)
+    new = 1e-6 * MIXING @ recordings(30, classes, seed=1)[0]
+    Q = np.array([[np.cov(V @ x, bias=True)[0, 1] for V in filters(fitted)] for x in new])
+    if classes == 2:
+        np.testing.assert_allclose(fitted.decision_function(new), Q[:, 0], rtol=1e-7, atol=1e-9 * np.abs(Q).max())
+        return
+    votes = np.zeros((30, classes))
+    for k, pair in enumerate(combinations(range(classes), 2)):
+        votes[np.arange(30), np.where(Q[:, k] > 0, pair[1], pair[0])] += 1
+    np.testing.assert_array_equal(np.round(fitted.decision_function(new)), votes)
+
+
+def test_filters_are_not_defined_for_correlations_of_trials() -> None:
+    assert CovariancePerceptronClassifier("gip[starts=2]", normalize="trial").fit(*recordings()).filters_ is None
+
+
+def test_filters_of_features_begin_with_the_constant() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((30, 3)) * [1, 10, 100] + 5, np.arange(30) % 2
+    X[:, 0] += 3 * y
+    fitted = CovariancePerceptronClassifier().fit(X, y)
+    affine = np.concatenate([np.ones((30, 1)), X - X.mean(axis=0)], axis=1)
+    outputs = (affine @ filters(fitted)[0, 0]) * (affine @ filters(fitted)[0, 1])
+    np.testing.assert_allclose(fitted.decision_function(X), outputs, rtol=1e-9, atol=1e-12)
+
+
+def test_margin_does_not_depend_on_mixtures_of_whitened_channels() -> None:
+    X, y = recordings()
+    one, other = (CovariancePerceptronClassifier(normalize="whiten").fit(data, y) for data in (X, MIXING @ X))
+    assert other.margins_ == pytest.approx(one.margins_, rel=1e-6)
 
 
 def test_other_dimensions_than_in_fit_are_refused() -> None:

@@ -7,12 +7,13 @@ y(t) = Σ_s W(s) x(t−s) maps the covariance at angular frequency ω, P̂ = Σ_
 """
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from qcqpbench.errors import require
+from qcqpbench.errors import QcqpbenchError, require
 
 Array = NDArray[np.float64]
 Recordings = NDArray[Any] | Sequence[ArrayLike]
@@ -21,20 +22,20 @@ _MAX_PRODUCTS = 1 << 16
 
 
 def means(recordings: Recordings, lengths: ArrayLike | None = None) -> Array:
-    """Return the temporal mean of each trial, shape (trials, channels)."""
+    """Return the temporal mean of each trial, shape (trials, channels); the module describes the arguments."""
     return np.stack([trial.mean(axis=1) for trial in _trials(recordings, lengths)])
 
 
 def zero_lag(recordings: Recordings, lengths: ArrayLike | None = None) -> Array:
-    """Return the covariances C(0), shape (trials, channels, channels)."""
+    """Return the covariances C(0), shape (trials, channels, channels); the module describes the arguments."""
     return _windowed(recordings, lengths, 0, 0.0)
 
 
 def lag_integrated(recordings: Recordings, max_lag: int, lengths: ArrayLike | None = None) -> Array:
-    """Return the covariances Σ_{|τ| ≤ max_lag} C(τ), shape (trials, channels, channels).
+    """Return the lag-integrated covariances Σ_{|τ| ≤ max_lag} C(τ), shape (trials, channels, channels).
 
-    max_lag should exceed the correlation time and stay far below the length of a trial: the sum over all lags is
-    exactly zero for every trial, because the mean of the trial is subtracted.
+    `max_lag` is in samples. It should exceed the correlation time and stay far below the length of a trial: the sum
+    over all lags is exactly zero for every trial, because the mean of the trial is subtracted.
     """
     return _windowed(recordings, lengths, max_lag, 0.0)
 
@@ -42,7 +43,10 @@ def lag_integrated(recordings: Recordings, max_lag: int, lengths: ArrayLike | No
 def at_frequency(
     recordings: Recordings, omega: float, max_lag: int, lengths: ArrayLike | None = None
 ) -> NDArray[np.complex128]:
-    """Return the Hermitian covariances Σ_{|τ| ≤ max_lag} C(τ) e^{−iωτ}, (trials, channels, channels); ω per sample."""
+    """Return the Hermitian covariances Σ_{|τ| ≤ max_lag} C(τ) e^{−iωτ}, shape (trials, channels, channels).
+
+    `omega` is ω in radians per sample, and `max_lag` is in samples.
+    """
     return _windowed(recordings, lengths, max_lag, omega).astype(np.complex128, copy=False)
 
 
@@ -68,8 +72,15 @@ def respond(kernel: ArrayLike, x: ArrayLike) -> Array:
 
 
 def _trials(recordings: Recordings, lengths: ArrayLike | None) -> list[Array]:
-    """Return the valid samples of each trial."""
-    trials = [np.asarray(trial, dtype=np.float64) for trial in recordings]
+    """Return the first lengths[k] samples, by default all, of each trial k as a float64 array (channels, time).
+
+    Raise QcqpbenchError if shapes disagree, or a trial has fewer than 2 samples or values that are not finite.
+    """
+    try:
+        trials = [np.asarray(trial, dtype=np.float64) for trial in recordings]
+    except (TypeError, ValueError) as error:
+        shape = "(trials, channels, time)"
+        raise QcqpbenchError(f"recordings must hold numbers of shape {shape}, got {recordings!r:.40}") from error
     require(len(trials) >= 1, "recordings must hold at least one trial, got none")
     channels = {trial.shape[0] if trial.ndim == 2 else None for trial in trials}
     shapes = ", ".join(sorted({str(trial.shape) for trial in trials})[:3])
@@ -99,8 +110,8 @@ def _windowed(recordings: Recordings, lengths: ArrayLike | None, max_lag: int, o
     The result is (1/T) Σ_t z(t) x(t)ᵀ with z(t) = Σ_τ x(t+τ) e^{−iωτ} = e^{iωt} Σ_{|s−t| ≤ max_lag} x(s) e^{−iωs},
     computed as a running sum, then a sum of products.
     """
-    is_count = max_lag == int(max_lag) and max_lag >= 0
-    require(is_count, f"max_lag must be a whole number of samples, 0 or more, got {max_lag}")
+    is_count = isinstance(max_lag, Real) and max_lag == int(max_lag) and max_lag >= 0
+    require(is_count, f"max_lag must be a whole number of samples, 0 or more, got {max_lag!r:.100}")
     result = []
     for trial in _trials(recordings, lengths):
         T = trial.shape[1]
@@ -116,7 +127,10 @@ def _windowed(recordings: Recordings, lengths: ArrayLike | None, max_lag: int, o
 
 
 def _products(z: NDArray[Any], x: Array) -> NDArray[Any]:
-    """Return Σ_t z(t) x(t)ᵀ, summed in the order of t; BLAS sums in an order that differs between machines."""
+    """Return Σ_t z(t) x(t)ᵀ, shape (channels, channels), for z and x of shape (channels, time).
+
+    The sum is taken in the order of t; BLAS sums in an order that differs between machines.
+    """
     z, x = np.ascontiguousarray(z.T), np.ascontiguousarray(x.T)
     total = np.zeros((z.shape[1], x.shape[1]), z.dtype)
     step = max(1, _MAX_PRODUCTS // total.size)

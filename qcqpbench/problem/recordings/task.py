@@ -5,17 +5,19 @@ same task, bit for bit, on every machine.
 """
 
 from collections.abc import Iterable
-from typing import Any, Literal, get_args
+from itertools import compress
+from numbers import Real
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from qcqpbench import rng
-from qcqpbench.errors import QcqpbenchError, nearest, require
+from qcqpbench.errors import nearest, require
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.metadata import Metadata
 
-from . import features
+from . import checks, features
 
 Array = NDArray[np.float64]
 Feature = Literal["zero_lag", "lag_integrated"]
@@ -23,9 +25,6 @@ Normalize = Literal["channels", "whiten", "trial", "none"]
 
 # Share of the trials held out by default.
 _TEST_SHARE = 0.3
-# Largest number of entries of all covariances, 8 GB of float64.
-_MAX_ENTRIES = 1 << 30
-_WRONG_SHAPE = "X must hold real numbers of shape (trials, channels, time), with the same channels in all trials"
 
 
 def recorded_task(
@@ -50,13 +49,15 @@ def recorded_task(
     X
         Recordings, shape (trials, channels, time), or a sequence of arrays (channels, time).
     y
-        The class of each trial: numbers or text.
+        The class of each trial, shape (trials,): numbers or text.
     lengths
-        Number of valid samples of each trial; by default up to the last that is not NaN.
+        Number of valid samples of each trial, shape (trials,); by default up to the last that is not NaN. Required if
+        all trials have more channels than samples, because such an X is otherwise refused as transposed.
     train
-        Booleans, true for the trials to train on; the others are held out.
+        Booleans, shape (trials,), true for the trials to train on; the others are held out. By default a random share
+        of each class is held out, see `test_share`.
     classes
-        The classes to classify; by default all.
+        The classes to classify, at least two; by default all. Trials of other classes are left out.
     feature
         The covariances: "zero_lag", or "lag_integrated" over lags up to max_lag.
     max_lag
@@ -76,7 +77,8 @@ def recorded_task(
     Raises
     ------
     QcqpbenchError
-        If shapes disagree, samples are not finite, or a class has no trial to train on.
+        If shapes disagree, samples are not finite, a trial or a channel does not vary, X contains covariances or seems
+        transposed, or a class has no trial to train on.
 
     Examples
     --------
@@ -87,7 +89,7 @@ def recorded_task(
     """
     names = _names(y)
     class_names = _class_names(names, classes)
-    trials = _trials(X)
+    trials = checks.as_trials(X)
     require(len(trials) == len(names), f"y must hold one label for each of {len(trials)} trials, got {len(names)}")
     is_training = _split(names, _TEST_SHARE if test_share is None else test_share, seed)
     if train is not None and test_share is None:
@@ -101,7 +103,7 @@ def recorded_task(
         require(
             bool(is_training[class_numbers == number].any()), f"class {name} must have a trial to train on, got none"
         )
-    patterns = covariances(trials, lengths, feature, max_lag, chosen)
+    patterns = covariances(trials, lengths, feature, max_lag, chosen, is_training)
     patterns = normalized(patterns, mean_of(patterns[is_training]), normalize)
     labels = codes(len(class_names))[class_numbers]
     held_out = None if is_training.all() else MaxMargin(patterns[~is_training], labels[~is_training])
@@ -111,6 +113,8 @@ def recorded_task(
 
 def _class_names(names: list[str], classes: Iterable[object] | None) -> list[str]:
     """Return `classes` as names, by default all classes in `names`; raise QcqpbenchError if a class has no trial."""
+    is_list = classes is None or (isinstance(classes, Iterable) and not isinstance(classes, str))
+    require(is_list, f"classes must be a list of classes or None, got {classes!r:.100}")
     present = set(names)
     class_names = _sorted(present) if classes is None else [_name(label) for label in classes]
     for name in class_names:
@@ -140,51 +144,49 @@ def covariances(
     feature: Feature = "zero_lag",
     max_lag: int | None = None,
     chosen: Iterable[int] | None = None,
+    training: NDArray[np.bool_] | None = None,
 ) -> Array:
-    """Return the covariances of the `chosen` trials, by default all; other parameters are as in `recorded_task`."""
-    require(feature in get_args(Feature), f"feature must be one of {', '.join(get_args(Feature))}, got {feature!r}")
-    if feature == "zero_lag":
-        require(max_lag is None, f"max_lag must not be given for feature=zero_lag, got {max_lag}")
-    elif max_lag is None:
-        raise QcqpbenchError(
-            "max_lag must be given for feature=lag_integrated, above the correlation time and far below T, got None"
-        )
-    trials = _trials(X)
+    """Return the covariances of recordings.
+
+    Parameters
+    ----------
+    X, lengths, feature, max_lag
+        As in `recorded_task`.
+    chosen
+        Indices of the trials to use; by default all.
+    training
+        Mask, shape (len(chosen),), of the chosen trials to train on. If given, X is refused if it seems transposed,
+        unless `lengths` are given too, or if a channel is constant in every training trial.
+    """
+    _check_feature(feature, max_lag)
+    trials = checks.as_trials(X)
     chosen = range(len(trials)) if chosen is None else list(chosen)
-    shapes = {trials[trial].shape[:-1] for trial in chosen}
-    fits = (
-        all(trial.ndim == 2 for trial in trials)
-        and len(shapes) == 1
-        and all(trials[trial].dtype.kind in "fiu" for trial in chosen)
-    )
-    got = ", ".join(sorted({f"{trial.shape} of {trial.dtype}" for trial in trials})[:3])
-    require(fits, f"{_WRONG_SHAPE}, got trials of shape {got}")
-    ((channels,),) = shapes
-    require(channels >= 2, f"X must have at least 2 channels, got {channels}")
-    require_room(len(chosen), channels)
-    cut = _cut(trials, chosen, _counts(trials, lengths), 2 if max_lag is None else max(2, 2 * max_lag + 1))
+    channels = checks.count_channels(trials, chosen)
+    if training is not None and lengths is None:
+        checks.require_time_last([trials[trial] for trial in chosen])
+    checks.require_room(len(chosen), channels)
+    cut = checks.valid_samples(trials, chosen, lengths, 2 if max_lag is None else max(2, 2 * max_lag + 1))
+    checks.require_recordings(cut, chosen)
+    if training is not None:
+        checks.require_varying_channels(list(compress(cut, training)))
     with np.errstate(over="ignore", invalid="ignore"):
         patterns = features.zero_lag(cut) if max_lag is None else features.lag_integrated(cut, max_lag)
     require(bool(np.isfinite(patterns).all()), "X must have finite covariances, got overflow: scale X down")
     return patterns
 
 
-def _cut(trials: list[NDArray[Any]], chosen: Iterable[int], counts: list[int], least: int) -> list[NDArray[Any]]:
-    """Return the valid samples of the chosen trials; raise QcqpbenchError if a trial has fewer than `least`."""
-    cut = []
-    for trial in chosen:
-        count = counts[trial]
-        require(count >= least, f"trial {trial} must have at least {least} samples, got {count}")
-        cut.append(trials[trial][:, :count])
-        is_finite = bool(np.isfinite(cut[-1]).all())
-        require(is_finite, f"trial {trial} must be finite, got inf or NaN among its {count} samples")
-    return cut
-
-
-def require_room(trials: int, channels: int) -> None:
-    """Raise QcqpbenchError if the covariances of `trials` trials would take 8 GB or more."""
-    size = trials * channels**2
-    require(size < _MAX_ENTRIES, f"covariances must take under 8 GB, got {8e-9 * size:.3g} GB of {channels} channels")
+def _check_feature(feature: str, max_lag: object) -> None:
+    """Raise QcqpbenchError unless `feature` is known and `max_lag` is given if and only if the feature needs it."""
+    require(feature in get_args(Feature), f"feature must be one of {', '.join(get_args(Feature))}, got {feature!r}")
+    if feature == "zero_lag":
+        require(max_lag is None, f"max_lag must not be given for feature=zero_lag, got {max_lag}")
+        return
+    require(
+        max_lag is not None,
+        "max_lag must be given for feature=lag_integrated, above the correlation time and far below a trial, got None",
+    )
+    is_count = isinstance(max_lag, (int, np.integer)) and int(max_lag) >= 0
+    require(is_count, f"max_lag must be a whole number of samples, 0 or more, got {max_lag}")
 
 
 def normalized(patterns: Array, S: Array, normalize: Normalize) -> Array:
@@ -195,7 +197,7 @@ def normalized(patterns: Array, S: Array, normalize: Normalize) -> Array:
     patterns
         Covariances P, shape (trials, channels, channels).
     S
-        Mean covariance.
+        Mean covariance of the training trials, shape (channels, channels).
     normalize
         "channels": P_ij / √(S_ii S_jj), so that each channel has variance 1 on average.
         "whiten": L⁻¹ P L⁻ᵀ with S = L Lᵀ, so that the channels are also uncorrelated on average.
@@ -210,22 +212,52 @@ def normalized(patterns: Array, S: Array, normalize: Normalize) -> Array:
         return patterns
     if normalize == "whiten":
         return _whitened(patterns, _root(S))
-    variances = np.diagonal(S) if normalize == "channels" else np.diagonal(patterns, axis1=1, axis2=2)
-    positive = bool((variances >= 0).all())
-    remedy = "use a smaller max_lag or normalize=none"
-    require(positive, f"lag-integrated variances must not be negative, got {variances.min():.3g}: {remedy}")
-    # A channel that does not vary stays zero.
-    deviation = np.sqrt(np.where(variances > 0, variances, 1))
+    deviation = _deviations(S if normalize == "channels" else patterns)
     return patterns / (deviation[..., :, None] * deviation[..., None, :])
 
 
+def in_channel_units(W: Array, S: Array, normalize: Normalize) -> Array | None:
+    """Return the weights V with V P Vᵀ = W N(P) Wᵀ, where N(P) is the normalized P; None for normalize="trial".
+
+    N(P) is D P Dᵀ with D = diag(1/√S_ii) for "channels", L⁻¹ for "whiten" and the identity for "none", so that V is
+    W D. For "trial", D differs between trials.
+
+    Parameters
+    ----------
+    W
+        Weights, shape (…, n, channels).
+    S, normalize
+        As in `normalized`.
+    """
+    if normalize == "trial":
+        return None
+    if normalize == "whiten":
+        return np.linalg.solve(_root(S).T, W[..., None])[..., 0].astype(np.float64, copy=False)
+    return W / _deviations(S) if normalize == "channels" else W.copy()
+
+
+def _deviations(P: Array) -> Array:
+    """Return √P_ii for each channel i of P, shape (…, channels, channels), but 1 where P_ii is 0.
+
+    Raise QcqpbenchError if a P_ii is negative.
+    """
+    variances = np.diagonal(P, axis1=-2, axis2=-1)
+    positive = bool((variances >= 0).all())
+    remedy = "use a smaller max_lag or normalize=none"
+    require(positive, f"variances (diagonals of covariances) must be 0 or more, got {variances.min():.3g}: {remedy}")
+    return np.sqrt(np.where(variances > 0, variances, 1))
+
+
 def mean_of(patterns: Array) -> Array:
-    """Return the mean covariance S over the trials."""
+    """Return the mean, shape (channels, channels), of `patterns`, shape (trials, channels, channels)."""
     return np.ascontiguousarray(patterns).sum(axis=0) / len(patterns)
 
 
 def _root(S: Array) -> Array:
-    """Return the Cholesky factor L of S = L Lᵀ, bit-identical on all machines, unlike that of LAPACK."""
+    """Return the lower triangular L with S = L Lᵀ, bit-identical on all machines, unlike that of LAPACK.
+
+    Raise QcqpbenchError if S is singular to working precision.
+    """
     L = S.copy()
     for k in range(len(S)):
         is_regular = bool(L[k, k] > 1e-12 * S[k, k])
@@ -239,7 +271,7 @@ def _root(S: Array) -> Array:
 
 
 def _whitened(patterns: Array, L: Array) -> Array:
-    """Return L⁻¹ P L⁻ᵀ for each pattern P."""
+    """Return L⁻¹ P L⁻ᵀ for each P of `patterns`, shape (trials, channels, channels); L is lower triangular."""
     P = patterns.copy()
     for _ in range(2):
         for k in range(len(L)):
@@ -250,8 +282,12 @@ def _whitened(patterns: Array, L: Array) -> Array:
 
 
 def _split(names: list[str], share: float, seed: int) -> NDArray[np.bool_]:
-    """Return a mask of the training trials; hold out a random share of each class, but never a whole class."""
-    require(0 <= share < 1, f"test_share must be 0 or more and less than 1, got {share}")
+    """Return a mask, shape (trials,), of the training trials; `names` are the classes of the trials.
+
+    A random `share` of each class is held out, but never a whole class.
+    """
+    is_share = isinstance(share, Real) and 0 <= share < 1
+    require(is_share, f"test_share must be 0 or more and less than 1, got {share!r:.100}")
     _, class_numbers, counts = np.unique(names, return_inverse=True, return_counts=True)
     order = np.lexsort((rng.stream(seed, "split").random_raw(len(names)), class_numbers))
     rank = np.arange(len(names)) - (np.cumsum(counts) - counts)[class_numbers[order]]
@@ -260,40 +296,10 @@ def _split(names: list[str], share: float, seed: int) -> NDArray[np.bool_]:
     return is_training
 
 
-def _trials(X: features.Recordings) -> list[NDArray[Any]]:
-    """Return the trials as arrays of any type and shape."""
-    try:
-        return [np.asarray(trial) for trial in X]
-    except (TypeError, ValueError) as error:
-        raise QcqpbenchError(f"{_WRONG_SHAPE}, got {X!r:.40}") from error
-
-
-def _counts(trials: list[NDArray[Any]], lengths: ArrayLike | None) -> list[int]:
-    """Return the number of valid samples of each trial."""
-    longest = [trial.shape[-1] for trial in trials]
-    if lengths is None:
-        return [_until_nan(trial) for trial in trials]
-    counts = np.asarray(lengths)
-    are_numbers = counts.shape == (len(trials),) and counts.dtype.kind in "fiu"
-    require(
-        are_numbers, f"lengths must hold {len(trials)} numbers of samples, got {np.array2string(counts, threshold=6)}"
-    )
-    fit = bool(((counts == np.floor(counts)) & (counts >= 0) & (counts <= longest)).all())
-    shown = np.array2string(counts, threshold=6)
-    require(fit, f"lengths must be whole numbers from 0 to the length of each trial, got {shown}")
-    return [int(count) for count in counts]
-
-
-def _until_nan(trial: NDArray[Any]) -> int:
-    """Return the number of samples up to the last one that is not NaN in all channels."""
-    is_padding = np.isnan(trial).all(axis=0)
-    return len(is_padding) - int(np.argmin(is_padding[::-1])) if not is_padding.all() else 0
-
-
 def _names(y: ArrayLike) -> list[str]:
-    """Return the class of each trial as text."""
+    """Return the classes `y` of the trials as text; raise QcqpbenchError unless y is one-dimensional and not empty."""
     labels = np.asarray(y)
-    require(labels.ndim == 1 and labels.size > 0, f"y must hold a label for each trial, got shape {labels.shape}")
+    require(labels.ndim == 1 and labels.size > 0, f"y must be one-dimensional and not empty, got shape {labels.shape}")
     return [_name(label) for label in labels.tolist()]
 
 
