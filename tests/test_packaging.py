@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.snippets import check_types, link_numpy, type_check, write_scripts
+
 # One process builds the wheel.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("packaging")]
 
@@ -91,18 +93,20 @@ def test_the_wheel_puts_nothing_else_in_site_packages(environment: Path) -> None
     assert entries == {"qcqpbench", info}
 
 
-def test_the_wheel_requires_numpy_and_scipy_only(wheel: Path) -> None:
+def test_the_wheel_requires_five_packages(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         (metadata,) = (archive.read(name).decode() for name in archive.namelist() if name.endswith("/METADATA"))
     required = [line for line in metadata.splitlines() if line.startswith("Requires-Dist:") and "extra ==" not in line]
-    assert [re.split(r"[ <>=;]+", line)[1] for line in required] == ["numpy", "scipy"]
+    names = [re.split(r"[ <>=;]+", line)[1] for line in required]
+    assert names == ["jinja2", "numpy", "rich", "scipy", "threadpoolctl"]
 
 
 def test_the_package_works_with_numpy_and_scipy_only(environment: Path, tmp_path: Path) -> None:
     """Link the installed files of both into the environment: pip would only unpack the same ones again."""
     for package in ("numpy", "scipy"):
         for name in {file.parts[0] for file in distribution(package).files or ()} - {"..", "bin"}:
-            (site_packages(environment) / name).symlink_to(Path(str(distribution(package).locate_file(name))))
+            if not (site_packages(environment) / name).exists():
+                (site_packages(environment) / name).symlink_to(Path(str(distribution(package).locate_file(name))))
     location = succeed(environment, "-c", "import qcqpbench; print(qcqpbench.__file__)", cwd=tmp_path)
     assert Path(location.strip()).is_relative_to(site_packages(environment))
     listed = succeed(environment.with_name("qcqpbench"), "list", "problems", "--json", cwd=tmp_path)
@@ -114,6 +118,13 @@ def test_the_package_works_with_numpy_and_scipy_only(environment: Path, tmp_path
     specs = ["covariance_perceptron[m=4,p=3]", "recorded"]
     code = f"import qcqpbench; print([qcqpbench.problem(spec).id for spec in {specs}])"
     assert succeed(environment, "-c", code, cwd=tmp_path) == succeed(sys.executable, "-c", code, cwd=tmp_path)
+
+
+def test_types_are_found_in_a_normal_install(environment: Path, tmp_path: Path) -> None:
+    """Check a wrong script, and the Python of the documentation and the examples, with mypy --strict."""
+    link_numpy(environment)
+    check_types(environment, tmp_path)
+    assert type_check(environment, *write_scripts(tmp_path)) == []
 
 
 @pytest.mark.parametrize(

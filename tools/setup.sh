@@ -92,6 +92,7 @@ log=$VENV/setup.log
 # No build isolation: it would fetch an unpinned setuptools a second time.
 { step "setuptools" install --upgrade setuptools && step "qcqpbench and its development tools" install --no-build-isolation -e '.[dev]'; } ||
   { tail -n 20 "$log" >&2; exit 1; }
+step "types for mypy" tools/types.sh
 
 missing=0
 optional() { step "$@" || missing=1; }

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qcqpbench import MaxMargin, RunFunction, Solution, TaskSolver, Termination, unit_rows
+from qcqpbench import Array, Budget, MaxMargin, RunFunction, Solution, TaskSolver, Termination, unit_rows
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,7 @@ class RandomSearch(TaskSolver):
     steps: int = 5000
 
     def build(self, problem: MaxMargin) -> RunFunction:
-        def run(start, budget):
+        def run(start: Array, budget: Budget) -> Solution:
             best, margin, rng = unit_rows(start), -np.inf, np.random.default_rng(0)
             for step in range(self.steps):
                 W = unit_rows(best + rng.normal(size=best.shape) * 0.5 * 0.998**step)

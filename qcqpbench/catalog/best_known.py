@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from qcqpbench.atomic_files import magic, writing_text
 from qcqpbench.errors import QcqpbenchError, require, system_reason
 from qcqpbench.problem.maxmargin import MaxMargin
-from qcqpbench.problem.metadata import BestKnown, Bound
+from qcqpbench.problem.metadata import BestKnown, Bound, relative_gap
 from qcqpbench.problem.qcqp import QCQP
 
 Array = NDArray[np.float64]
@@ -65,7 +65,7 @@ class Record:
     @property
     def gap(self) -> float:
         """Relative optimality gap, (bound − margin) / max(|bound|, |margin|)."""
-        return (self.bound - self.margin) / max(abs(self.bound), abs(self.margin), 1e-300)
+        return relative_gap(self.margin, self.bound)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +122,7 @@ def with_best_known(problem: MaxMargin | QCQP) -> MaxMargin | QCQP:
         return problem
     best = BestKnown(record.margin, record.solver)
     metadata = replace(problem.metadata, best_known=best, bounds=(Bound(record.bound, "shor"),))
-    return replace(problem, metadata=metadata, trusted=True)
+    return problem.replace(metadata=metadata)
 
 
 def read_records(path: Path) -> dict[str, Record]:
@@ -197,11 +197,11 @@ def _number(kind: Any, text: str, where: str) -> Any:
         value = kind(text)
         if math.isfinite(value):
             return value
-    raise QcqpbenchError(f"{where} must be a number, got {text!r:.40}")
+    raise QcqpbenchError(f"{where} must be a finite {kind.__name__}, got {text!r:.40}")
 
 
 def _proof_texts(proof: Proof) -> list[str]:
-    """Return the arrays of `proof`, each encoded as base64."""
+    """Return the point, offsets and multipliers of `proof`, each as base64 text, in the order of the columns."""
     arrays = ((getattr(proof, name), dtype) for name, dtype in _PROOF_TYPES.items())
     return [base64.b64encode(array.astype(dtype).tobytes()).decode() for array, dtype in arrays]
 

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from qcqpbench.errors import require
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
+from qcqpbench.problem.metadata import relative_gap
 
 Array = NDArray[np.float64]
 
@@ -42,7 +43,7 @@ class Certificate:
     bound
         The upper bound.
     multipliers, offsets
-        λ, shape (p, N), and y, shape (n,), which prove the bound.
+        λ, shape (p, N) with N = n(n−1)/2 pairs of outputs, and y, shape (n,), which prove the bound; see the module.
     iterations, seconds
         Steps and time of the search.
     margin
@@ -70,30 +71,35 @@ def certify_margin(
     time_limit: float = np.inf,
     tol: float = 3e-3,
 ) -> Certificate:
-    """Compute an upper bound on the margin by an interior-point method on the dual of Shor's relaxation.
+    """Compute a proved upper bound on the margins of all points of a task.
+
+    An interior-point method on the dual of Shor's semidefinite relaxation finds multipliers λ ≥ 0, one for each of the
+    p patterns and N = n(n−1)/2 pairs of outputs, and offsets y ∈ ℝⁿ, which prove the bound as the module describes.
 
     Parameters
     ----------
     task
-        The task.
-    point
-        Point W, shape (n, m), to compute the optimality gap of; its rows are scaled to unit length.
-    multipliers
-        Initial λ, shape (p, N), for instance of a solver; the result is at most the bound that they prove with y = 0.
-    time_limit
-        Time limit in seconds.
-    tol
-        Relative distance to the value of the relaxation at which the search stops.
+        The max-margin task, with p patterns of m inputs and n outputs.
+    point : optional
+        Point W, shape (n, m), whose optimality gap to compute; its rows are scaled to unit length. None (default) for
+        no gap.
+    multipliers : optional
+        Initial λ, shape (p, N), for instance those that a solver returned. The result is at most the bound that they
+        prove with y = 0. They are ignored if one is negative or not finite, or all are 0. None (default) for equal λ.
+    time_limit : optional
+        Time limit in seconds, checked between iterations; inf (no limit) by default.
+    tol : optional
+        The search stops when the bound exceeds the value of the relaxation by at most tol · |bound|; 3e-3 by default.
 
     Returns
     -------
     Certificate
-        The best bound and its proof.
+        The smallest bound found, with the λ and y that prove it and, if a point is given, its margin and gap.
 
     Raises
     ------
     QcqpbenchError
-        If the shape of the point or of the multipliers is wrong.
+        If the point or the multipliers have another shape, or a row of the point is zero or not finite.
     """
     begin = time.perf_counter()
     best = _Bound(task)
@@ -112,7 +118,7 @@ def certify_margin(
                 break
         if last is not None:
             best.update(last.weights, last.offsets)
-    gap = None if margin is None else (best.value - margin) / max(abs(best.value), abs(margin), 1e-300)
+    gap = None if margin is None else relative_gap(margin, best.value)
     return Certificate(
         bound=best.value,
         multipliers=best.weights,
@@ -126,14 +132,16 @@ def certify_margin(
 
 
 def proved_bound(task: MaxMargin, multipliers: ArrayLike, offsets: ArrayLike | None = None) -> float:
-    """Return the upper bound on the margin that `multipliers` and `offsets` prove; inf if they prove none.
+    """Return the upper bound on the margin that `multipliers` and `offsets` prove.
+
+    The result is inf if they prove none: if a multiplier is negative, all are 0, or a value is not finite.
 
     Parameters
     ----------
     task
         The task.
     multipliers
-        λ, shape (p, N), which is scaled to sum to one.
+        λ, shape (p, N) with N = n(n−1)/2, see the module; it is scaled to sum to one.
     offsets
         y, shape (n,); 0 by default, which is optimal for n = 2.
     """
@@ -154,7 +162,7 @@ def _normalized(task: MaxMargin, multipliers: ArrayLike) -> Array | None:
 
 
 def dual_matrix(task: MaxMargin, weights: Array) -> Array:
-    """Return the matrix S(λ) of the module docstring for λ = `weights`, shape (n m, n m)."""
+    """Return the matrix S(λ) of the module docstring, shape (n·m, n·m), for λ = `weights`, shape (p, N)."""
     S = np.zeros((task.n, task.m, task.n, task.m))
     for M, i, j in zip(task.mixture(weights), *task.pairs, strict=True):
         S[i, :, j], S[j, :, i] = M, M.T
@@ -190,7 +198,7 @@ class _Bound:
 
 @dataclass(frozen=True)
 class _PathPoint:
-    """Point (λ, y) of the path, its bound, and an upper limit on its excess over the value of the relaxation."""
+    """Point (λ, y) of the path, its bound, and the most by which the bound can exceed the value of the relaxation."""
 
     weights: Array
     offsets: Array
@@ -314,7 +322,7 @@ class _Barrier:
         return (inverse.T @ inverse).reshape(self.task.n, self.task.m, self.task.n, self.task.m).swapaxes(1, 2)
 
     def gradient(self) -> Array:
-        """Return the gradient of the barrier in (λ, y) at the point of the last `enter`."""
+        """Return the gradient of the barrier in (λ, y), shape (p·N + n,), at the point of the last `enter`."""
         G, labels = self._inverse(), self.task.labels
         return np.append((2.0 * labels * self.along(G[self.task.pairs])).ravel(), -np.einsum("iikk->i", G))
 

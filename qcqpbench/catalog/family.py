@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qcqpbench import rng
-from qcqpbench.errors import QcqpbenchError, require
+from qcqpbench.errors import QcqpbenchError, describe_error, require
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.qcqp import QCQP
 
@@ -40,7 +40,7 @@ class Family(Parametrized, ABC):
     ...     radius: float = 1.0
     ...
     ...     def generate(self):
-    ...         return QCQP.from_matrices((None, [1.0, 1.0], 0.0), [(np.eye(2), None, -np.inf, self.radius**2)])
+    ...         return QCQP(q=[1.0, 1.0], quadratic_constraints=[(np.eye(2), None, None, self.radius**2)])
     >>> Disc(radius=2).spec
     'disc[radius=2.0]'
     """
@@ -55,6 +55,19 @@ class Family(Parametrized, ABC):
     @abstractmethod
     def generate(self) -> MaxMargin | QCQP:
         """Generate the problem that the parameters determine."""
+
+
+def generated(family: Family) -> MaxMargin | QCQP:
+    """Return the problem that `family` generates; raise QcqpbenchError with its spec if its code raises."""
+    try:
+        problem = family.generate()
+    except QcqpbenchError:
+        raise
+    except Exception as error:
+        raise QcqpbenchError(f"{family.spec}: generate raised {describe_error(error)}") from error
+    is_problem = isinstance(problem, MaxMargin | QCQP)
+    require(is_problem, f"{family.spec}: generate must return a MaxMargin or QCQP, got {type(problem).__name__}")
+    return problem
 
 
 class TaskFamily(Family):
@@ -113,7 +126,7 @@ def pattern_count(load: float | None, p: int | None, synapses: int, pattern_size
     Raises
     ------
     QcqpbenchError
-        If not exactly one of load and p is given, there is no pattern, or the patterns are too large.
+        If both or neither of load and p are given, the number of patterns is 0, or the patterns take 1 TiB or more.
     """
     count = _count(load, p, synapses)
     size = count * pattern_size
@@ -122,14 +135,14 @@ def pattern_count(load: float | None, p: int | None, synapses: int, pattern_size
 
 
 def _count(load: float | None, p: int | None, synapses: int) -> int:
-    """Return `p` or round(load · synapses); raise QcqpbenchError unless exactly one of `load` and `p` is valid."""
+    """Return `p` or round(load · synapses); raise QcqpbenchError unless exactly one of them is given, and valid."""
     if load is None:
-        require(p is not None, "load or p must be given, got neither")
+        require(p is not None, "exactly one of load and p must be given, got neither")
         assert p is not None
         require(p >= 1, f"p must be at least 1, got {p}")
         return p
-    require(p is None, f"load or p must be given, got both, load={load} and p={p}")
-    require(0 < load < np.inf, f"load must be a positive number of patterns per synapse, got {load}")
+    require(p is None, f"exactly one of load and p must be given, got both, load={load} and p={p}")
+    require(0 < load < np.inf, f"load must be positive and finite (patterns per synapse), got {load}")
     count = round(load * synapses)
     require(
         count >= 1, f"load must be at least {1 / synapses:.3g} for {synapses} synapses to give a pattern, got {load}"
@@ -147,4 +160,4 @@ def allocate(*shape: int) -> NDArray[np.float64]:
 
 def _too_large(numbers: int) -> str:
     """Return the error message for patterns of `numbers` float64 numbers."""
-    return f"the patterns must fit into memory, got {8e-9 * numbers:.3g} GB: make m, n or p smaller"
+    return f"the patterns must fit into memory and be under 1 TiB, got {8e-9 * numbers:.3g} GB: make m, n or p smaller"

@@ -38,6 +38,8 @@ _SOURCE_SUFFIXES = {
 @cache
 def source_hash(module: str) -> str:
     """Return a hash of the source files of a solver defined in `module`; "unknown" if there are none."""
+    # In other processes `multiprocessing` imports the user's script under this name.
+    module = "__main__" if module == "__mp_main__" else module
     if module.startswith(f"{_SHIPPED}."):
         files: Mapping[str, Path] = dict(_reach(module, _find_file, _is_solver_code))
     else:

@@ -1,15 +1,16 @@
 """Description of the hardware and software that produce results, without user or host names."""
 
 import contextlib
-import ctypes
 import functools
 import importlib.metadata
 import os
 import platform
 import re
 import subprocess
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -44,35 +45,46 @@ class Machine:
         Values of the environment variables that control the threads of BLAS and OpenMP, by name.
     """
 
-    cpu: str
-    physical_cores: int | None
-    logical_cores: int | None
-    usable_cores: int | None
-    memory_bytes: int | None
-    system: str
-    kernel: str
-    governor: str | None
-    blas: str | None
-    blas_version: str | None
-    blas_threads: int | None
-    python: str
-    qcqpbench: str | None
-    commit: str | None
-    dirty: bool | None
-    packages: dict[str, str | None]
-    thread_variables: dict[str, str]
+    cpu: str | None = None
+    physical_cores: int | None = None
+    logical_cores: int | None = None
+    usable_cores: int | None = None
+    memory_bytes: int | None = None
+    system: str | None = None
+    kernel: str | None = None
+    governor: str | None = None
+    blas: str | None = None
+    blas_version: str | None = None
+    blas_threads: int | None = None
+    python: str | None = None
+    qcqpbench: str | None = None
+    commit: str | None = None
+    dirty: bool | None = None
+    packages: Mapping[str, str | None] = field(default_factory=dict)
+    thread_variables: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, object]) -> "Machine":
+        """Return the machine with the fields in `facts`; unknown names and values of other types are ignored."""
+        values: dict[str, Any] = {}
+        for known in fields(cls):
+            value = facts.get(known.name)
+            if isinstance(value, dict):
+                values[known.name] = {str(name): None if text is None else str(text) for name, text in value.items()}
+            elif isinstance(value, str | int | float | bool) and known.name not in ("packages", "thread_variables"):
+                values[known.name] = value
+        return cls(**values)
 
 
 def machine() -> Machine:
     """Return the description of the machine that this process runs on."""
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     commit, dirty = _commit(Path(__file__).parents[1])
-    affinity = getattr(os, "sched_getaffinity", None)
     return Machine(
         cpu=_cpu(),
         physical_cores=_physical_cores(),
         logical_cores=os.cpu_count(),
-        usable_cores=len(affinity(0)) if affinity else None,
+        usable_cores=usable_cores(),
         memory_bytes=_memory(),
         system=_system(),
         kernel=platform.release(),
@@ -89,6 +101,12 @@ def machine() -> Machine:
             name: value for name, value in sorted(os.environ.items()) if _THREAD_VARIABLES.fullmatch(name)
         },
     )
+
+
+def usable_cores() -> int | None:
+    """Return the number of cores that this process may run on; None if the system does not tell."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else None
 
 
 def _text(path: str) -> str:
@@ -123,15 +141,12 @@ def _system() -> str:
 
 
 def _blas_threads() -> int | None:
-    """Return the number of threads of the loaded OpenBLAS library, preferably NumPy's; None if there is none."""
-    loaded = sorted(set(re.findall(r"(/\S*openblas\S*)$", _text("/proc/self/maps"), re.MULTILINE)))
-    for path in sorted(loaded, key=lambda path: "numpy" not in path):
-        library = ctypes.CDLL(path)
-        for prefix in ("scipy_", ""):
-            for suffix in ("64_", ""):
-                with contextlib.suppress(AttributeError):
-                    return int(getattr(library, f"{prefix}openblas_get_num_threads{suffix}")())
-    return None
+    """Return the number of threads of the loaded BLAS library, preferably NumPy's; None if there is none."""
+    from threadpoolctl import threadpool_info  # noqa: PLC0415 (`import qcqpbench` loads NumPy and SciPy only)
+
+    libraries = [library for library in threadpool_info() if library["user_api"] == "blas"]
+    libraries.sort(key=lambda library: ("numpy" not in library["filepath"], library["filepath"]))
+    return libraries[0]["num_threads"] if libraries else None
 
 
 def _packages() -> dict[str, str | None]:

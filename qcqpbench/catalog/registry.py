@@ -14,16 +14,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any
 
-from qcqpbench.errors import QcqpbenchError, describe_error, nearest
+from qcqpbench.errors import QcqpbenchError, describe_error, nearest, require
+from qcqpbench.problem.formats.by_suffix import is_path, read
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.qcqp import QCQP
 
 from .best_known import with_best_known
-from .family import Family
+from .family import Family, generated
 from .solver import Solver
-from .spec import ParameterFacts, configure, describe_parameters, parse
+from .spec import ParameterFacts, Parametrized, configure, describe_parameters, parameters_of, parse
 
 _FAMILIES, _SOLVERS = "qcqpbench.problems", "qcqpbench.solvers"
 
@@ -82,6 +84,12 @@ def solver(spec: str) -> Solver:
     return configure(solver_class(name), parameters)
 
 
+def check_type(name: str, value: object, kind: type[Parametrized], requirement: str) -> None:
+    """Raise QcqpbenchError unless the argument `name` is a spec or a `kind`; suggest an object in place of a class."""
+    hint = f"; did you mean {value.__name__}()?" if inspect.isclass(value) and issubclass(value, kind) else ""
+    require(isinstance(value, str | kind), f"{name} must {requirement}, got {value!r:.100}{hint}")
+
+
 def family_class(name: str) -> type[Family]:
     """Return the class of the problem family `name`."""
     kind: type[Family] = _class(_FAMILIES, Family, name, "problem")
@@ -94,25 +102,37 @@ def solver_class(name: str) -> type[Solver]:
     return kind
 
 
-def problem(spec: str) -> MaxMargin | QCQP:
-    """Generate the problem that `spec` denotes. The family of a plug-in is imported into this process.
+def problem(spec: str | Path) -> MaxMargin | QCQP:
+    """Generate the problem that a spec denotes, or read it from a file.
+
+    The family of a plug-in is imported into this process.
 
     Parameters
     ----------
     spec
-        A name and parameters, such as ``covariance_perceptron[m=100,load=1,seed=3]``.
+        A name and parameters, such as ``covariance_perceptron[m=100,load=1,seed=3]``, or the path of a file.
 
     Returns
     -------
     MaxMargin or QCQP
-        The problem; its metadata contains the best known value if the shipped list has one.
+        The problem; the metadata of a generated one contains the best known value if the shipped list has one.
 
     Raises
     ------
     QcqpbenchError
-        If the name or a parameter is wrong.
+        If the name or a parameter is wrong, the family cannot generate the problem, or the file cannot be read.
     """
-    return with_best_known(family(spec).generate())
+    if not isinstance(spec, str | Path):
+        raise QcqpbenchError(f"spec must be text such as 'parity[m=4]' or the path of a file, got {spec!r:.100}")
+    if isinstance(spec, Path) or is_path(spec):
+        return read(spec)
+    return with_best_known(generated(family(spec)))
+
+
+def check_problem(problem: object) -> None:
+    """Raise QcqpbenchError unless `problem` is a problem in memory."""
+    got = f"got {problem!r:.100}; qcqpbench.problem(spec) returns one"
+    require(isinstance(problem, MaxMargin | QCQP), f"problem must be a MaxMargin or a QCQP, {got}")
 
 
 def families() -> dict[str, type[Family]]:
@@ -151,7 +171,10 @@ def solver_plugin(name: str) -> EntryPoint | None:
 
 
 def _class(group: str, base: Any, name: str, kind: str) -> Any:
-    """Return the class called `name` in a group; raise an error that suggests the nearest name if it is unknown."""
+    """Return the class called `name` in the group of shipped modules and plug-ins `group`, a subclass of `base`.
+
+    Raise an error that suggests the nearest name of this `kind` if the name is unknown.
+    """
     if name in _shipped_names(group):
         return _shipped(group, base, name)
     entries = _entry_points(group)
@@ -218,7 +241,9 @@ def _plugin(entry: EntryPoint, base: Any) -> Any:
         raise QcqpbenchError(f"{where} must lead to a {base.__name__} without abstract methods, got {kind!r}")
     named = getattr(kind, "name", None)
     if named != entry.name:
-        raise QcqpbenchError(f"{where} must have the name of its class, got name = {named!r}")
+        raise QcqpbenchError(f"{where} must lead to a class with name = {entry.name!r}, got name = {named!r}")
+    # Report a class without @dataclass when the plug-in is loaded, not when it is first configured.
+    parameters_of(kind)
     return kind
 
 

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from numbers import Real
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -19,7 +20,7 @@ from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.qcqp import QCQP
 
 from .identity import source_hash
-from .spec import ParameterFacts, Parametrized, describe_parameters
+from .spec import ParameterFacts, Parametrized, describe_parameters, minimum_of, parameters_of
 from .status import Availability, Scope, Termination
 
 Array = NDArray[np.float64]
@@ -42,7 +43,7 @@ class Solution:
     Parameters
     ----------
     x
-        The best point: x of a QCQP, W of a task; None if no point was found.
+        The best point: x of a QCQP, shape (n_variables,), or W of a task, shape (n, m); None if none was found.
     termination
         The reason why the solver stopped.
     objective
@@ -52,11 +53,13 @@ class Solution:
     iterations
         Number of iterations.
     multipliers
-        For a task: multipliers λ ≥ 0 of the stabilities, shape (p, N), which sum to one.
+        For a task: multipliers λ ≥ 0 of the stabilities, which sum to one, shape (p, N) with N = n(n−1)/2.
     message
         The message of the solver.
     details
         Further facts by name, such as the version of a library.
+    offsets
+        For a task: offsets y of the certificate that proves `bound` together with the multipliers, shape (n,).
     """
 
     x: Array | None
@@ -67,6 +70,7 @@ class Solution:
     multipliers: Array | None = None
     message: str = ""
     details: Mapping[str, str | float] = field(default_factory=dict)
+    offsets: Array | None = None
 
 
 class RunCallbacks:
@@ -76,7 +80,7 @@ class RunCallbacks:
         """Handle the start of the solver, after the problem is built."""
 
     def reported(self, trace: list[tuple[float, Array]]) -> None:
-        """Handle a newly reported point, the last (seconds, point) of `trace`."""
+        """Handle a newly reported point: the last pair (seconds since the solver's entry, point) of `trace`."""
 
     def left(self) -> None:
         """Handle the end of the solver, whether it returned or raised."""
@@ -88,9 +92,9 @@ class Budget:
     Parameters
     ----------
     time_limit
-        Time limit in seconds.
+        Time limit in seconds; inf (no limit) by default.
     threads
-        Number of BLAS and OpenMP threads.
+        Number of BLAS and OpenMP threads; 1 by default.
     callbacks
         Callbacks for the progress of the run.
     shape
@@ -109,6 +113,8 @@ class Budget:
         callbacks: RunCallbacks | None = None,
         shape: tuple[int, ...] | None = None,
     ) -> None:
+        is_number = isinstance(time_limit, Real) and not math.isnan(time_limit)
+        require(is_number, f"time_limit must be a number of seconds, got {time_limit!r:.100}")
         self.time_limit = time_limit
         self.threads = threads
         self.shape = shape
@@ -160,7 +166,7 @@ class Solver(Parametrized, ABC):
     """Base class of solver adapters.
 
     Derive from `QCQPSolver` or `TaskSolver`, and declare the parameters as dataclass fields. Numeric parameters must be
-    positive; only a ``seed`` may be 0.
+    positive, a ``seed`` may be 0; `parameter` declares another minimum.
 
     Attributes
     ----------
@@ -197,8 +203,10 @@ class Solver(Parametrized, ABC):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, value in self.parameters.items():
-            if isinstance(value, int | float) and not isinstance(value, bool):
+        for declared, _ in parameters_of(type(self)):
+            name, value = declared.name, getattr(self, declared.name)
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if is_number and minimum_of(declared) is None:
                 requirement = "0 or more" if name == "seed" else "a positive number"
                 require(
                     value > 0 or (name == "seed" and value == 0),
@@ -250,6 +258,9 @@ class Solver(Parametrized, ABC):
 
     def facts(self) -> "SolverFacts":
         """Return the facts that other processes need to run the solver and to verify its points."""
+        for declared in ("name", "drives", "citation"):
+            value = getattr(self, declared, None)
+            require(isinstance(value, str), f"{type(self).__name__}: {declared} must be text, got {value!r:.100}")
         status, reason = self.availability()
         return SolverFacts(
             name=self.name,

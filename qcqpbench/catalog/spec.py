@@ -1,28 +1,38 @@
 """Specs of problems and solvers, ``name[parameter=value,…]``: parsing, writing and conversion of values.
 
 Parameters are the fields of a frozen dataclass, with values of their annotated types (int, float, bool, str, Literal,
-``X | None``). A value that holds a comma, a bracket or a quote is enclosed in double quotes, where ``""`` is a quote.
+``X | None``); a class with a field of another type is refused when it is defined. A value that holds a comma, a bracket
+or a quote is enclosed in double quotes, where ``""`` is a quote.
 """
 
 import dataclasses
+import inspect
 import math
 import re
 import types
 import typing
+from collections.abc import Mapping
 from functools import cache
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
-from qcqpbench.errors import QcqpbenchError, nearest, require
+from qcqpbench.errors import QcqpbenchError, describe_error, nearest, require
 
 _SHAPE = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\[(.*)\])?\s*", re.DOTALL)
 _PARAMETER = re.compile(r'\s*([A-Za-z_]\w*)\s*=\s*("(?:[^"]|"")*"|[^,"\[\]]*?)\s*(?:,|$)', re.DOTALL)
 _BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
+_ALLOWED_TYPES = "int, float, bool, str, a Literal of these, or one of them | None"
+_MINIMUM = "minimum"
+
 T = TypeVar("T", bound="Parametrized")
+V = TypeVar("V", int, float, int | None, float | None)
 
 
 def parse(text: str) -> tuple[str, dict[str, str]]:
-    """Split ``name[a=1,b=x]`` into the name and the parameters as text."""
+    """Split the spec ``name[a=1,b=x]`` into its name and a dict of its parameters as text.
+
+    Raise QcqpbenchError if `text` does not have this form or gives a parameter twice.
+    """
     shape = _SHAPE.fullmatch(text) if isinstance(text, str) else None
     if shape is None:
         raise QcqpbenchError(f"a spec must look like name[parameter=value,…], got {text!r:.100}")
@@ -48,12 +58,68 @@ def spell(name: str, parameters: dict[str, Any]) -> str:
     return f"{name}[{inside}]" if inside else name
 
 
+def parameter(default: V, *, minimum: float) -> V:
+    """Declare a numeric parameter with its smallest allowed value.
+
+    Without it, the numeric parameters of a solver must be positive (a ``seed`` may be 0), and those of a family may
+    have any value.
+
+    Parameters
+    ----------
+    default
+        Default of the parameter.
+    minimum
+        Smallest allowed value; ``-math.inf`` allows every number.
+
+    Returns
+    -------
+    float
+        A field for the body of a dataclass, with the type of its default.
+
+    Examples
+    --------
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Damped(Parametrized):
+    ...     damping: float = parameter(0.1, minimum=0)
+    >>> Damped(damping=0).spec
+    'Damped[damping=0.0]'
+    """
+    is_number = isinstance(minimum, int | float) and not math.isnan(minimum)
+    require(is_number, f"minimum must be a number, got {minimum!r:.100}")
+    declared: V = dataclasses.field(default=default, metadata={_MINIMUM: minimum})
+    return declared
+
+
+def minimum_of(field: dataclasses.Field[Any]) -> float | None:
+    """Return the smallest allowed value that the field declares; None if it declares none."""
+    minimum: float | None = field.metadata.get(_MINIMUM)
+    return minimum
+
+
 class Parametrized:
     """Base class of frozen dataclasses whose fields are parameters, converted to their annotated types."""
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        try:
+            hints = typing.get_type_hints(cls)
+        except Exception:
+            # An annotation refers to a name that is defined after the class: `parameters_of` checks it at first use.
+            return
+        _check_types(cls, hints)
+
+    def __new__(cls, *_values: Any, **_parameters: Any) -> Self:
+        # Before __init__, which would only say that it does not know the parameter of a class without @dataclass.
+        parameters_of(cls)
+        return super().__new__(cls)
+
     def __post_init__(self) -> None:
         for field, hint in parameters_of(type(self)):
-            value = _convert(getattr(self, field.name), hint, f"{_name(type(self))}: {field.name}")
+            where = f"{_name(type(self))}: {field.name}"
+            value = _convert(getattr(self, field.name), hint, where)
+            minimum = minimum_of(field)
+            if value is not None and minimum is not None:
+                require(value >= minimum, f"{where} must be {minimum:g} or more, got {value}")
             object.__setattr__(self, field.name, value)
 
     @property
@@ -68,23 +134,79 @@ class Parametrized:
         return spell(_name(type(self)), self.parameters)
 
 
-def parameters_of(kind: type) -> list[tuple[dataclasses.Field[Any], Any]]:
-    """Return (field, annotation) for each parameter of the Parametrized class `kind`."""
-    hints = _hints(kind)
-    return [(field, hints[field.name]) for field in dataclasses.fields(kind)]
+def parameters_of(kind: type) -> tuple[tuple[dataclasses.Field[Any], Any], ...]:
+    """Return (field, annotation) for each parameter of the Parametrized class `kind`.
+
+    Raises
+    ------
+    QcqpbenchError
+        If `kind` is not a dataclass, declares a parameter that is not a field, or one whose type cannot be spelled.
+    """
+    return _checked_parameters(kind)
 
 
+# mypy does not take a class for hashable.
 @cache
-def _hints(kind: Any) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
+def _checked_parameters(kind: Any) -> tuple[tuple[dataclasses.Field[Any], Any], ...]:
+    """Return the parameters of `kind` after the checks that `parameters_of` states."""
+    try:
+        hints = typing.get_type_hints(kind)
+    except Exception as error:
+        raise QcqpbenchError(f"{_name(kind)}: the annotations must be types, got {describe_error(error)}") from error
+    _check_types(kind, hints)
+    fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    missing = _declared(hints).keys() - {field.name for field in fields}
+    if missing or not dataclasses.is_dataclass(kind):
+        purpose = f" to have the parameters {', '.join(sorted(missing))}" if missing else ""
+        raise QcqpbenchError(f"{kind.__name__}: the class must be decorated with @dataclass(frozen=True){purpose}")
+    return tuple((field, hints[field.name]) for field in fields)
+
+
+def _check_types(kind: type, hints: Mapping[str, Any]) -> None:
+    """Raise QcqpbenchError unless the spec language can spell the types of all parameters of `kind`."""
+    for name, hint in _declared(hints).items():
+        where = f"{kind.__name__}: the type of the parameter {name}"
+        require(_is_spellable(hint), f"{where} must be {_ALLOWED_TYPES}, got {_type_name(hint)}")
+
+
+def _declared(hints: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the annotations `hints` of a class without those of class variables."""
+    return {
+        name: hint
+        for name, hint in hints.items()
+        if ClassVar not in (hint, typing.get_origin(hint)) and hint is not dataclasses.KW_ONLY
+    }
+
+
+def _is_spellable(hint: Any) -> bool:
+    """Return whether a spec can hold the values of the annotated type `hint`."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        parts = [part for part in typing.get_args(hint) if part is not types.NoneType]
+        return len(parts) == 1 and _is_spellable(parts[0])
+    if typing.get_origin(hint) is Literal:
+        return all(type(choice) in (str, int, bool) for choice in typing.get_args(hint))
+    return hint in (int, float, bool, str)
+
+
+def _type_name(hint: Any) -> str:
+    """Return an annotation as it is written in Python."""
+    is_plain = inspect.isclass(hint) and not typing.get_args(hint)
+    return hint.__qualname__ if is_plain else str(hint).replace("typing.", "")
 
 
 def configure(kind: type[T], parameters: dict[str, Any]) -> T:
-    """Return an instance of the Parametrized class `kind` from parameters given as text or as values."""
+    """Return an instance of the Parametrized class `kind` with `parameters`, given by name as text or as values.
+
+    Raise QcqpbenchError if a parameter is unknown, missing or invalid.
+    """
     allowed = [field.name for field, _ in parameters_of(kind)]
     for key in parameters:
         if key not in allowed:
             raise nearest(key, allowed, f"parameter of {_name(kind)}")
+    for field, hint in parameters_of(kind):
+        has_default = field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+        given = has_default or field.name in parameters
+        require(given, f"{_name(kind)}: {field.name} must be given, a {describe(hint)}, got none")
     return kind(**parameters)
 
 

@@ -1,7 +1,8 @@
 """Status enums of runs, points and solvers; each member has a message that explains it."""
 
 from enum import Enum
-from typing import Self
+from functools import cache
+from typing import Any, Self
 
 
 class _Status(Enum):
@@ -22,6 +23,20 @@ class _Status(Enum):
     def named(cls, value: str) -> Self:
         """Return the member with this value; raise KeyError if there is none."""
         return {member.value: member for member in cls}[value]
+
+    @classmethod
+    @cache
+    def stored(cls, value: str) -> Self:
+        """Return the member with this value; for an unknown value of a newer version, an object that is no member."""
+        for member in cls:
+            if member.value == value:
+                return member
+        unknown = object.__new__(cls)
+        unknown._name_, unknown._value_, unknown.message = value, value, value
+        return unknown
+
+    def __reduce_ex__(self, _: object) -> tuple[Any, ...]:
+        return type(self).stored, (self.value,)
 
 
 class Termination(_Status):

@@ -182,8 +182,8 @@ def test_check_reports_a_changed_record(
         (lambda text: text.replace("margin", "size", 1), "a list of best known margins must begin with"),
         (lambda text: "", "a list of best known margins must begin with .*, got ''"),
         (lambda text: text + text.splitlines()[-1] + "\n", "must be in the list once, got it twice"),
-        (lambda text: text.replace(repr(SMALL[0].margin), "nan"), "csv:2: margin must be a number, got 'nan'"),
-        (lambda text: text.replace(",2,10,", ",2,x,", 1), "csv:2: m must be a number, got 'x'"),
+        (lambda text: text.replace(repr(SMALL[0].margin), "nan"), "csv:2: margin must be a finite float, got 'nan'"),
+        (lambda text: text.replace(",2,10,", ",2,x,", 1), "csv:2: m must be a finite int, got 'x'"),
         (
             lambda text: text.replace(",2,10,", ",2,11,", 1),
             r"csv:2: point must have 176 bytes for the shape \(2, 11\), got 160",
@@ -249,7 +249,7 @@ def test_task_of_the_list_has_its_best_known_margin() -> None:
         assert metadata.best_known == BestKnown(first.margin, first.solver)
         assert metadata.bounds == (Bound(first.bound, "shor"),)
     attempt = solve(qcqpbench.problem(first.problem), "slsqp")
-    assert attempt.best_known == first.margin and attempt.problem_id == first.problem_id
+    assert attempt.best_known == first.margin and attempt.spec.problem_id == first.problem_id
     for other in ("m=10,p=2,seed=1", "m=11,p=2", f"m=10,p={first.p},f=0.3"):
         metadata = qcqpbench.problem(f"covariance_perceptron[{other}]").metadata
         assert metadata.best_known is None and metadata.bounds == ()
@@ -284,6 +284,7 @@ def test_report_uses_margin_and_bound_of_the_list(tmp_path: Path) -> None:
         connection.commit()
     read_back = read_results([path])
     (row,) = read_back.rows
-    (solver_line,) = contents(read_back)["summary"]
-    assert solver_line["gap_median"] == pytest.approx(1 - row["margin"] / first.margin)
-    assert solver_line["gap_bound"] == pytest.approx(1 - row["margin"] / first.bound)
+    assert row.margin is not None
+    (solver_line,) = contents(read_back).summary
+    assert solver_line.gap_median == pytest.approx(1 - row.margin / first.margin)
+    assert solver_line.gap_bound == pytest.approx(1 - row.margin / first.bound)

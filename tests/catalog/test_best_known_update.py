@@ -120,7 +120,7 @@ def test_update_accepts_points_of_a_file(small: Path, tmp_path: Path, capsys: py
         (np.full((2, 10), "1"), "the point of * must hold real numbers, got <U1"),
         (np.full((2, 10), None), "* must hold numbers or text, got Python objects"),
         # The file takes less than 100 kB.
-        (np.zeros(1 << 24, np.uint8), "must unpack to at most 16777216 bytes, got 16777344"),
+        (np.zeros(1 << 24, np.uint8), "the arrays must unpack to at most 16777216 bytes, got 16777344"),
     ],
 )
 def test_unusable_point_is_refused_in_a_line(

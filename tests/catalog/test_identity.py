@@ -211,5 +211,5 @@ def test_runs_of_changed_code_are_new_runs(tmp_path: Path) -> None:
     assert run("1.0", "c.db") == "c.db: 1 runs"
     for results in (["a.db"], ["b.db", "c.db"]):
         rows = read([tmp_path / name for name in results]).rows
-        assert len({row["version"] for row in rows}) == len({row["label"] for row in rows}) == len(rows) == 2
-        assert rows[0]["margin"] != rows[1]["margin"]
+        assert len({row.version for row in rows}) == len({row.label for row in rows}) == len(rows) == 2
+        assert rows[0].margin != rows[1].margin

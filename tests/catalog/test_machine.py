@@ -22,7 +22,7 @@ def test_facts_agree_with_other_sources() -> None:
     assert facts.python == platform.python_version()
     assert facts.qcqpbench == qcqpbench.__version__
     assert facts.packages["numpy"] == np.__version__
-    assert facts.cpu and facts.system and facts.kernel in " ".join(os.uname())
+    assert facts.cpu and facts.system and facts.kernel and facts.kernel in " ".join(os.uname())
     assert facts.usable_cores == len(os.sched_getaffinity(0))
     assert facts.logical_cores and facts.physical_cores
     assert facts.usable_cores <= facts.logical_cores
@@ -39,18 +39,31 @@ def test_facts_name_no_person_and_no_host() -> None:
     assert not [name for name in names if len(name) > 4 and name in text]
 
 
-def test_threads_follow_the_environment() -> None:
+@pytest.mark.parametrize("threads", [1, 2])
+def test_threads_follow_the_environment(threads: int) -> None:
     code = "from qcqpbench.catalog.machine import machine; m = machine(); print(m.blas_threads, m.thread_variables)"
-    # One thread, because OpenBLAS uses no more threads than cores.
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_PROC_BIND": "true", "OMP_SECRET": "x"}
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": str(threads), "OMP_PROC_BIND": "true", "OMP_SECRET": "x"}
     environment = {
         name: value for name, value in environment.items() if name not in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
     }
     output = subprocess.check_output([sys.executable, "-c", code], env=environment, cwd=ROOT, text=True)
-    assert output in (
-        "1 {'OMP_PROC_BIND': 'true', 'OPENBLAS_NUM_THREADS': '1'}\n",
-        "None {'OMP_PROC_BIND': 'true', 'OPENBLAS_NUM_THREADS': '1'}\n",
-    )
+    # OpenBLAS uses no more threads than cores.
+    expected = min(threads, len(os.sched_getaffinity(0))) if "openblas" in (machine().blas or "") else None
+    assert output == f"{expected} {{'OMP_PROC_BIND': 'true', 'OPENBLAS_NUM_THREADS': '{threads}'}}\n"
+
+
+def test_threads_are_those_of_numpys_blas(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = ["/a/scipy.libs/libopenblas.so", "/a/numpy.libs/libopenblas.so", "/a/libgomp.so"]
+    libraries = [
+        {"user_api": "openmp" if "gomp" in file else "blas", "filepath": file, "num_threads": place}
+        for place, file in enumerate(files)
+    ]
+    monkeypatch.setattr("threadpoolctl.threadpool_info", lambda: libraries)
+    assert machine().blas_threads == 1
+    monkeypatch.setattr("threadpoolctl.threadpool_info", lambda: libraries[:1])
+    assert machine().blas_threads == 0
+    monkeypatch.setattr("threadpoolctl.threadpool_info", lambda: libraries[2:])
+    assert machine().blas_threads is None
 
 
 def git(folder: Path, *words: str) -> str:
@@ -87,6 +100,7 @@ def test_commit_is_that_of_the_checkout(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_unknown_facts_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_text", lambda path: "")
+    monkeypatch.setattr("threadpoolctl.threadpool_info", list)
     monkeypatch.delattr(os, "sched_getaffinity")
     facts = machine()
     assert facts.cpu

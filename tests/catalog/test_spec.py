@@ -1,12 +1,15 @@
+import dataclasses
 import math
+import pickle
+import types
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcqpbench import QcqpbenchError
+from qcqpbench import MaxMargin, QcqpbenchError, RunFunction, TaskSolver, parameter
 from qcqpbench.catalog.spec import Parametrized, configure, describe, parameters_of, parse, spell
 from qcqpbench.errors import nearest
 
@@ -137,3 +140,152 @@ def test_spec_has_the_parameters_that_are_set() -> None:
 def test_parameters_are_described_in_words() -> None:
     words = [describe(hint) for _, hint in parameters_of(Thing)]
     assert words == ["whole number", "number", "true|false", "left|right", "text", "number"]
+
+
+def define(annotation: Any) -> type[Parametrized]:
+    """Define a class with one field of the given annotation."""
+
+    def fill(body: dict[str, Any]) -> None:
+        body["__annotations__"] = {"sizes": annotation}
+        body["__module__"] = __name__
+
+    return dataclass(frozen=True)(types.new_class("Odd", (Parametrized,), exec_body=fill))
+
+
+@pytest.mark.parametrize(
+    ("annotation", "shown"),
+    [
+        (tuple[int, ...], "tuple[int, ...]"),
+        ("tuple[int, ...]", "tuple[int, ...]"),
+        (dict, "dict"),
+        (list[float], "list[float]"),
+        (Any, "Any"),
+        (object, "object"),
+        (None, "NoneType"),
+        (complex, "complex"),
+        (int | str, "int | str"),
+        ("int | str | None", "int | str | None"),
+        (Literal["a", None], "Literal['a', None]"),
+        (Literal[b"a"], "Literal[b'a']"),
+        (dataclasses.InitVar[int], "dataclasses.InitVar[int]"),
+    ],
+)
+def test_type_that_a_spec_cannot_spell_is_refused_when_the_class_is_defined(annotation: Any, shown: str) -> None:
+    with pytest.raises(QcqpbenchError) as caught:
+        define(annotation)
+    allowed = "int, float, bool, str, a Literal of these, or one of them | None"
+    assert str(caught.value) == f"Odd: the type of the parameter sizes must be {allowed}, got {shown}"
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        *(int, float, bool, str, Literal["a", 1, True], int | None, Literal["a"] | None),
+        *("int", "float | None", "Literal['a', 'b']"),
+    ],
+)
+def test_types_that_a_spec_can_spell_are_allowed(annotation: Any) -> None:
+    assert [field.name for field, _ in parameters_of(define(annotation))] == ["sizes"]
+
+
+@pytest.mark.parametrize("annotation", [ClassVar[tuple[int, ...]], "ClassVar[tuple[int, ...]]", ClassVar])
+def test_class_variables_may_have_any_type(annotation: Any) -> None:
+    assert parameters_of(define(annotation)) == ()
+
+
+def test_name_that_is_defined_after_the_class_is_checked_at_first_use() -> None:
+    kind = define("LaterAlias")
+    with pytest.raises(QcqpbenchError, match=r"^Odd: the annotations must be types, got NameError: name 'LaterAlias'"):
+        configure(kind, {"sizes": 1})
+    globals()["LaterAlias"] = list[int]
+    with pytest.raises(QcqpbenchError, match=r"^Odd: the type of the parameter sizes must be .*, got list\[int\]$"):
+        configure(kind, {"sizes": 1})
+    globals()["LaterAlias"] = Literal["a", "b"]
+    assert configure(kind, {"sizes": "b"}).spec == "Odd[sizes=b]"
+    del globals()["LaterAlias"]
+
+
+class Undecorated(TaskSolver):
+    name, drives, citation = "undecorated", "nothing", "none"
+    steps: int = 10
+
+    def build(self, problem: MaxMargin) -> RunFunction:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("parameters", [{}, {"steps": 3}])
+def test_class_with_parameters_must_be_a_dataclass(parameters: dict[str, int]) -> None:
+    message = r"^Undecorated: the class must be decorated with @dataclass\(frozen=True\) to have the parameters steps$"
+    with pytest.raises(QcqpbenchError, match=message):
+        Undecorated(**parameters)
+    with pytest.raises(QcqpbenchError, match=message):
+        configure(Undecorated, parameters)
+
+
+def test_class_without_own_parameters_may_inherit_those_of_a_dataclass() -> None:
+    class Renamed(Thing):
+        name = "renamed"
+
+    assert Renamed(size=4).spec.startswith("renamed[size=4,")
+
+
+@dataclass(frozen=True)
+class Sized(Parametrized):
+    name = "sized"
+    size: int
+    kind: str = "round"
+
+
+def test_missing_parameter_is_named() -> None:
+    with pytest.raises(QcqpbenchError, match=r"^sized: size must be given, a whole number, got none$"):
+        configure(Sized, {})
+
+
+@dataclass(frozen=True)
+class Damped(TaskSolver):
+    name, drives, citation = "damped", "nothing", "none"
+    damping: float = parameter(0.1, minimum=0)
+    shift: float = parameter(0.0, minimum=-math.inf)
+    rounds: int = parameter(3, minimum=2)
+    limit: float | None = parameter(None, minimum=0.0)
+    rate: float = 1.0
+    seed: int = 0
+
+    def build(self, problem: MaxMargin) -> RunFunction:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("parameters", "shown"),
+    [
+        ({"damping": 0}, "damping=0.0"),
+        ({"damping": "0"}, "damping=0.0"),
+        ({"shift": -3}, "shift=-3.0"),
+        ({"rounds": 2}, "rounds=2"),
+        ({"limit": 0}, "limit=0.0"),
+        ({"seed": 0}, "seed=0"),
+    ],
+)
+def test_number_may_have_its_declared_minimum(parameters: dict[str, object], shown: str) -> None:
+    assert shown in configure(Damped, parameters).spec
+    assert pickle.loads(pickle.dumps(configure(Damped, parameters))) == configure(Damped, parameters)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value", "requirement"),
+    [
+        ("damping", -1e-9, "0 or more"),
+        ("rounds", 1, "2 or more"),
+        ("limit", -1, "0 or more"),
+        ("rate", 0, "a positive number"),
+        ("seed", -1, "0 or more"),
+    ],
+)
+def test_number_below_its_minimum_is_refused(parameter: str, value: float, requirement: str) -> None:
+    with pytest.raises(QcqpbenchError, match=rf"^damped: {parameter} must be {requirement}, got {float(value):g}"):
+        configure(Damped, {parameter: value})
+
+
+def test_default_of_a_number_with_a_minimum_is_listed() -> None:
+    defaults = {field.name: field.default for field, _ in parameters_of(Damped)}
+    assert defaults == {"damping": 0.1, "shift": 0.0, "rounds": 3, "limit": None, "rate": 1.0, "seed": 0}
