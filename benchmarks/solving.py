@@ -8,6 +8,7 @@ from qcqpbench.catalog.registry import solver, solvers
 from qcqpbench.catalog.status import Availability, PointStatus
 from qcqpbench.run.attempt import Attempt
 from qcqpbench.run.isolation.worker import Worker
+from qcqpbench.run.run_spec import RunOptions
 
 from .core import make_task
 
@@ -59,9 +60,10 @@ class Gaps:
         """Run the solvers once for all that is tracked, in a worker process: a crash is one failed run."""
         task = make_task(SPEC)
         starts = [random_start(task, number) for number in range(STARTS)]
+        options = RunOptions(time_limit=TIME_LIMIT_SECONDS)
         with Worker() as worker:
             return {
-                name: [worker.attempt(task, name, start, TIME_LIMIT_SECONDS).attempt for start in starts]
+                name: [worker.attempt(task, name, start, options).attempt for start in starts]
                 for name in filter(is_available, solvers())
             }
 

@@ -36,7 +36,7 @@ def balls(problem: QCQP) -> list[Ball]:
 
 
 def implied_box(problem: QCQP) -> tuple[Array, Array]:
-    """Return the lower and upper bounds of the variables, tightened by the constraints that `balls` returns."""
+    """Return the lower and upper bounds of the variables, each of shape (n,), tightened by the balls of `balls`."""
     lower, upper = problem.x_lower.copy(), problem.x_upper.copy()
     for ball in balls(problem):
         radius = np.sqrt(ball.upper / ball.coefficients)

@@ -40,11 +40,11 @@ class Passes:
         self.few, self.very_few = (task.n * task.m <= limit for limit in (_FEW_WEIGHTS, _VERY_FEW_WEIGHTS))
 
     def smoothing(self, count: int) -> Array:
-        """Return the factors on the temperatures T and on the initial barrier parameter μ of `count` paths."""
+        """Return a factor for each of `count` paths, shape (count,), on its temperatures T and its initial μ."""
         return np.where(self.few & (np.arange(count) % 2 == 1), _WEAK_SMOOTHING, 1.0)
 
     def by_pair(self, factors: Array) -> Array:
-        """Return factors[:, i] · factors[:, j] for the pair (i, j) of each stability, shape (b, R)."""
+        """Return factors[:, i] · factors[:, j], shape (b, R), for the pair of each stability; `factors` is (b, n)."""
         i, j = self.task.pairs
         return np.tile(factors[:, i] * factors[:, j], self.task.p)
 
@@ -52,7 +52,7 @@ class Passes:
         return self.task.patterns if double or self.single is None else self.single
 
     def times(self, rows: Array, double: bool) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return wᵀP^r and P^r w for each of the k rows w of `rows`, both of shape (p, k, m).
+        """Return wᵀP^r and P^r w for each of the k rows w of `rows`, shape (k, m), both of shape (p, k, m).
 
         This takes one pass if all patterns P^r are symmetric, else two.
         """
@@ -73,7 +73,7 @@ class Passes:
         return wP, Pw, (g * task.labels).reshape(b, -1)
 
     def mixture(self, weights: Array, double: bool) -> NDArray[Any]:
-        """Return Σ_r λ^r_k ζ^r_k P^r for labels ζ, each pair k and each row λ of `weights`, shape (b, N, m, m)."""
+        """Return Σ_r λ^r_k ζ^r_k P^r for each row λ of `weights`, shape (b, R), and each pair k; shape (b, N, m, m)."""
         task, patterns = self.task, self._patterns(double)
         signed = (weights.reshape(-1, *task.labels.shape) * task.labels).swapaxes(1, 2).reshape(-1, task.p)
         mixed = signed.astype(patterns.dtype) @ patterns.reshape(task.p, -1)

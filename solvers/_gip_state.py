@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 
 
 class _Gate(NamedTuple):
-    """Width at which paths wait for each other; the best `share` of all paths, but at least `least`, continue."""
+    """Width μR/unit at which paths wait for each other; a fraction `share` of all paths, at least `least`, continue."""
 
     width: float
     share: float
@@ -48,7 +48,8 @@ class Batch:
     Attributes
     ----------
     W, t, g, weights, mu
-        Points W and t, stabilities g, multipliers λ and barrier parameter μ of each path.
+        Points W, shape (b, n, m), and t, shape (b,), stabilities g and multipliers λ, shape (b, R), and barrier
+        parameter μ, shape (b,), of the paths.
     live
         Mask of the running paths. A path whose μ has become small waits at a gate until all paths have reached the
         gate or ended; only the best of the waiting paths continue.
@@ -81,7 +82,7 @@ class Batch:
         return self.g.min(axis=1)
 
     def multipliers(self, k: int) -> Array:
-        """Return the multipliers λ ≥ 0 of path `k`, scaled to sum to one, in the shape of the labels."""
+        """Return the multipliers λ ≥ 0 of path `k`, scaled to sum to one, shape (p, N)."""
         weights = self.weights[k] / self.weights[k].sum()
         return weights.reshape(self.passes.task.labels.shape)
 

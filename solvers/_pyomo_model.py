@@ -74,13 +74,13 @@ def pyomo_model(problem: QCQP) -> Any:
 
 
 def set_point(model: Any, x: Array) -> None:
-    """Set the variables of `model` to the values `x`."""
+    """Set the variables of `model` to the values `x`, shape (n,)."""
     for variable, value in zip(model.x.values(), x.tolist(), strict=True):
         variable.set_value(value, skip_validation=True)
 
 
 def point(model: Any) -> Array:
-    """Return the values of the variables of `model`."""
+    """Return the values of the variables of `model`, shape (n,)."""
     return np.array([variable.value for variable in model.x.values()], dtype=np.float64)
 
 

@@ -177,7 +177,10 @@ class _Extractor:
 
 
 def _matrix(problem: QCQP, row: int) -> sparse.csr_matrix:
-    """Return the matrix of the quadratic terms of row `row`; it is zero for the rows of the bounds on variables."""
+    """Return the lower triangular (n, n) matrix of the quadratic terms of function `row`.
+
+    Rows after the constraints are bounds on variables, whose matrix is zero.
+    """
     n = problem.n_variables
     if row > problem.n_constraints:
         return sparse.csr_matrix((n, n))
@@ -187,7 +190,10 @@ def _matrix(problem: QCQP, row: int) -> sparse.csr_matrix:
 
 
 def _constraint_on_unnamed(problem: QCQP) -> _Functions:
-    """Return a constraint without effect on the variables in no other constraint, because qcqp fails without one."""
+    """Return a constraint without effect on the variables that no other constraint contains; none if there are none.
+
+    qcqp fails if a variable is in no constraint.
+    """
     n = problem.n_variables
     bounded = np.isfinite(problem.lower) | np.isfinite(problem.upper)
     named = np.isfinite(problem.x_lower) | np.isfinite(problem.x_upper)

@@ -46,14 +46,13 @@ class CertificateSolver(TaskSolver):
             if solution.x is None or seconds <= 0:
                 return solution
             proof = certify_margin(problem, solution.x, solution.multipliers, seconds, self.tol)
-            # Multipliers and offsets are the proof; they are stored, so that the bound can be recomputed from the row.
-            offsets = {f"offset_{i}": float(y) for i, y in enumerate(proof.offsets)}
+            # Multipliers and offsets are the proof: the bound can be recomputed from the row.
             return replace(
                 solution,
                 termination=Termination.OPTIMAL if proof.proved_optimal else solution.termination,
                 bound=proof.bound,
                 multipliers=proof.multipliers,
-                details={**solution.details, **offsets},
+                offsets=proof.offsets,
             )
 
         return run

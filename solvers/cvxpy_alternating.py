@@ -94,7 +94,7 @@ class _RowStep:
         ]
 
     def __call__(self, W: Array, i: int, seconds: float) -> Array:
-        """Return `W` with an optimized row `i`, or `W` itself if neither program improves the margin."""
+        """Return `W` with row `i` optimized within `seconds`, or `W` itself if neither program improves the margin."""
         self.A.value = self._rows(W, i)
         self.previous.value = W[i]
         best = W

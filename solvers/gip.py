@@ -72,7 +72,10 @@ class Gip(TaskSolver):
         return run
 
     def climb(self, passes: Passes, W: Array, budget: Budget, best: float = -np.inf) -> Solution:
-        """Return the best point reached from the starts `W`; report each new best point with a margin above `best`."""
+        """Return the best point reached from the starts `W`, shape (b, n, m).
+
+        Report each new best point with a margin above `best` to `budget`.
+        """
         task = passes.task
         if passes.unit == 0:
             # All patterns are zero, so the margin of every point is zero.
@@ -107,7 +110,10 @@ def automatic_starts(task: MaxMargin) -> int:
 
 
 def batch_of_starts(start: Array, count: int, number: int = 0) -> Array:
-    """Return `count` random starts determined by `start` and the batch `number`; the first of batch 0 is `start`."""
+    """Return `count` random starts with unit rows, shape (count, n, m), determined by `start` and the batch `number`.
+
+    The first start of batch 0 is `start`, shape (n, m), itself.
+    """
     seed = int.from_bytes(hashlib.sha256(np.ascontiguousarray(start, dtype="<f8").tobytes()).digest()[:8], "big")
     W = rng.normals(rng.stream(seed, "starts", number), np.empty((count, *start.shape)))
     if number == 0:

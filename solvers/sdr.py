@@ -221,7 +221,7 @@ class _Relaxation:
         return self.sign * (certain - _ROUNDING * max(1.0, abs(certain))), "by weak duality"
 
     def _multipliers(self) -> list[Array]:
-        """Return the multipliers y of the constraints and those of the bounds on the variables."""
+        """Return the multipliers [of the c constraints, of the n bounds on variables], with the signs of `bound`."""
         problem = self.problem
         y = [np.zeros(problem.n_constraints), np.zeros(problem.n_variables)]
         for constraint, kind, rows, sign in self.bounds:
@@ -275,7 +275,7 @@ class _Relaxation:
         return x
 
     def _slope(self, y: list[Array]) -> Array:
-        """Return the linear coefficients of the Lagrangian L for the multipliers `y`."""
+        """Return the linear coefficients, shape (n,), of the Lagrangian L for the multipliers `y` of `_multipliers`."""
         return self.sign * self.problem.linear[[0]].toarray()[0] - y[0] @ self.problem.linear[1:] - y[1]
 
     def _loss(self, slope: Array) -> float:

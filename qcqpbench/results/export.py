@@ -6,29 +6,25 @@ also after leading apostrophes, is prefixed with an apostrophe, which `unescape`
 
 import csv
 import importlib.util
-import itertools
 import json
+import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from qcqpbench.atomic_files import Kind, check_target, is_text, magic, writing, writing_text
 from qcqpbench.errors import QcqpbenchError, require
 
-from .store import COLUMNS, Store
+from .row import STORED_TYPES, name_and_parameters
+from .store import Store
 
-_MACHINE_COLUMNS = ("cpu", "commit")
-# Columns left out: ids that are local to one file, and the machine, of which _MACHINE_COLUMNS are exported.
-_LOCAL = ("id", "number", "machine")
-EXPORTED = (*(name for name in COLUMNS if name not in _LOCAL), *_MACHINE_COLUMNS, "command")
-_INTEGERS = ("start", "seed", "memory_limit", "threads", "iterations", "peak_memory_bytes")
-_TEXTS = (
-    *("invocation", "key", "worker", "problem", "problem_id", "solver", "version", "formulation", "termination"),
-    *("point_status", "message", "details", "sense", "scope"),
-    *(*_MACHINE_COLUMNS, "command"),
-)
-_BATCH_ROWS = 10_000
+# Columns left out: the number within an invocation, whose uid is exported, and the machine, of which two facts are.
+_LOCAL = ("number", "machine", "invocation", "details")
+_KINDS = {name: kind for name, (kind, _) in STORED_TYPES.items() if name not in _LOCAL}
+_GROUP_ROWS = 10_000
+_MAX_INT = 1 << 63
 _FORMULA_START = re.compile(r"'*[=+\-@\t\r]")
 # Columns in the exports of every version.
 _COMMON_COLUMNS = {"invocation", "problem_id", "termination", "point_status"}
@@ -39,8 +35,6 @@ _CSV = Kind(
     ),
 )
 _PARQUET = magic("a Parquet file", b"PAR1")
-
-Rows = Iterator[tuple[Any, ...]]
 
 
 def export(store: Store, target: str | Path, all_rows: bool = False) -> int:
@@ -55,7 +49,7 @@ def export(store: Store, target: str | Path, all_rows: bool = False) -> int:
     target
         The file to write. An existing file is replaced only if it is a table of the same format.
     all_rows
-        Write all rows, not only the newest row of each job.
+        Write all rows, not only the newest row of each run.
 
     Returns
     -------
@@ -68,7 +62,7 @@ def export(store: Store, target: str | Path, all_rows: bool = False) -> int:
         If the suffix of `target` is unknown, or `target` cannot be written or is a file of another kind.
     """
     target = Path(target)
-    writers: dict[str, tuple[Callable[[Rows, Path], int], Kind]] = {
+    writers: dict[str, tuple[Callable[[Sequence[Column], Path], int], Kind]] = {
         ".csv": (_write_csv, _CSV),
         ".parquet": (_write_parquet, _PARQUET),
     }
@@ -76,7 +70,7 @@ def export(store: Store, target: str | Path, all_rows: bool = False) -> int:
     require(target.suffix in writers, f"{target}: unknown file format {target.suffix!r}; allowed: {allowed}")
     write, kind = writers[target.suffix]
     check_target(target, kind)
-    return write(_table(store, all_rows), target)
+    return write(table(store, all_rows), target)
 
 
 def escape(text: str) -> str:
@@ -85,50 +79,95 @@ def escape(text: str) -> str:
 
 
 def unescape(cell: str) -> str:
-    """Return the text from which `escape` made `cell`."""
+    """Return the text that `escape` converted to `cell`."""
     return cell[1:] if cell.startswith("'") and _FORMULA_START.match(cell) else cell
 
 
-def _table(store: Store, all_rows: bool) -> Rows:
-    """Yield the values of each row in the order of `EXPORTED`."""
-    invocations = store.invocations()
+@dataclass(frozen=True)
+class Column:
+    """A column of the table of results: its name, the type of its values, and the values, None if missing."""
+
+    name: str
+    kind: type[int] | type[float] | type[str] | type[bool]
+    values: list[Any]
+
+
+def table(store: Store, all_rows: bool = False) -> list[Column]:
+    """Return the rows of a results file as columns.
+
+    The columns are those of `Row`, with `details` as JSON text; `cpu` and `commit` of the machine; `command` and the
+    unique id `invocation` of the call of the program; `problem_name` and the parameters of the problems, each with a
+    column of its name (with the prefix ``problem_`` if there is such a column already); `solver_name` and the
+    parameters of the solvers, with the prefix ``solver_`` (and a suffix ``_`` if there is such a column already). A
+    missing limit means no limit.
+    """
+    calls = store.invocations()
+    names = (*_KINDS, "details", "invocation", "command", "cpu", "commit", "problem_name", "solver_name")
+    columns: dict[str, list[Any]] = {name: [] for name in names}
+    problems: list[Mapping[str, Any]] = []
+    solvers: list[Mapping[str, Any]] = []
     for row in store.rows(all_rows):
-        invocation = invocations[row["invocation"]]
-        facts = {name: row["machine"].get(name) for name in _MACHINE_COLUMNS}
-        row |= {name: None if value is None else str(value) for name, value in facts.items()}
-        row |= {"command": invocation["command"], "invocation": invocation["uid"]}
-        row["details"] = None if row["details"] is None else json.dumps(row["details"])
-        yield tuple(row[name] for name in EXPORTED)
+        call = calls[row.invocation]
+        for name in _KINDS:
+            columns[name].append(getattr(row, name))
+        columns["details"].append(None if row.details is None else json.dumps(row.details))
+        columns["invocation"].append(call.uid)
+        columns["command"].append(call.command)
+        columns["cpu"].append(row.machine.cpu)
+        columns["commit"].append(row.machine.commit)
+        problem_name, problem = name_and_parameters(row.problem)
+        solver_name, solver = name_and_parameters(row.solver)
+        columns["problem_name"].append(problem_name)
+        columns["solver_name"].append(solver_name)
+        problems.append(problem)
+        solvers.append(solver)
+    columns["time_limit"] = [None if limit == math.inf else limit for limit in columns["time_limit"]]
+    for name in ("termination", "point_status", "scope"):
+        columns[name] = [None if member is None else member.value for member in columns[name]]
+    fixed = [Column(name, _KINDS.get(name, str), values) for name, values in columns.items()]
+    taken = set(columns)
+    return [
+        *fixed,
+        *_parameter_columns(problems, lambda name: f"problem_{name}" if name in columns else name, taken),
+        *_parameter_columns(solvers, lambda name: f"solver_{name}", taken),
+    ]
 
 
-def _write_csv(table: Rows, path: Path) -> int:
-    count = 0
+def _parameter_columns(
+    parameters: Sequence[Mapping[str, Any]], column_name: Callable[[str], str], taken: set[str]
+) -> Iterator[Column]:
+    """Yield a column for each parameter that occurs; a parameter with values of several types is a text column."""
+    for name in dict.fromkeys(name for values in parameters for name in values):
+        column = column_name(name)
+        while column in taken:
+            column += "_"
+        taken.add(column)
+        values = [row.get(name) for row in parameters]
+        kinds = {type(value) for value in values if value is not None}
+        kind = kinds.pop() if len(kinds) == 1 else float if kinds <= {int, float} else str
+        if kind is int and any(value is not None and abs(value) >= _MAX_INT for value in values):
+            # Seeds may have more than 64 bits.
+            kind = str
+        yield Column(column, kind, [None if value is None else kind(value) for value in values])
+
+
+def _write_csv(columns: Sequence[Column], path: Path) -> int:
     with writing_text(path, _CSV) as file:
         writer = csv.writer(file)
-        writer.writerow(EXPORTED)
-        for count, row in enumerate(table, 1):  # noqa: B007 (counts the rows)
+        writer.writerow([column.name for column in columns])
+        for row in zip(*(column.values for column in columns), strict=True):
             writer.writerow([escape(cell) if isinstance(cell, str) else cell for cell in row])
-    return count
+    return len(columns[0].values)
 
 
-def _write_parquet(table: Rows, path: Path) -> int:
+def _write_parquet(columns: Sequence[Column], path: Path) -> int:
     if importlib.util.find_spec("pyarrow") is None:
         raise QcqpbenchError("Parquet needs the package pyarrow: pip install 'qcqpbench[parquet]'")
-    with writing(path, _PARQUET) as file:
-        return _fill_parquet(table, file)
-
-
-def _fill_parquet(table: Rows, file: BinaryIO) -> int:
     import pyarrow  # noqa: PLC0415 (an extra)
     from pyarrow import parquet  # noqa: PLC0415
 
-    types = {name: pyarrow.string() for name in _TEXTS} | {name: pyarrow.int64() for name in _INTEGERS}
-    schema = pyarrow.schema([(name, types.get(name, pyarrow.float64())) for name in EXPORTED])
-    count = 0
-    with parquet.ParquetWriter(file, schema) as writer:
-        while batch := list(itertools.islice(table, _BATCH_ROWS)):
-            columns = zip(*batch, strict=True)
-            arrays = [pyarrow.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
-            writer.write_table(pyarrow.table(arrays, schema=schema))
-            count += len(batch)
-    return count
+    types = {int: pyarrow.int64(), float: pyarrow.float64(), str: pyarrow.string(), bool: pyarrow.bool_()}
+    arrays = {column.name: pyarrow.array(column.values, types[column.kind]) for column in columns}
+    with writing(path, _PARQUET) as file:
+        parquet.write_table(pyarrow.table(arrays), file, row_group_size=_GROUP_ROWS)
+    return len(columns[0].values)

@@ -1,7 +1,7 @@
 """Check and improve a list of best known margins. All values are recomputed from points and multipliers."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from qcqpbench.catalog.best_known import Proof, Record, read_list, write_list
 from qcqpbench.catalog.certificate import proved_bound
 from qcqpbench.catalog.family import TaskFamily
+from qcqpbench.catalog.machine import Machine
 from qcqpbench.catalog.registry import family
 from qcqpbench.errors import QcqpbenchError, require
 from qcqpbench.problem.maxmargin import MaxMargin
@@ -21,7 +22,8 @@ from qcqpbench.run.isolation.description import is_plugin_problem, problem_apart
 from qcqpbench.run.suite_file import load_suite
 from qcqpbench.run.verify import verify
 
-from .store import Row, Store
+from .row import Row
+from .store import Store
 
 Array = NDArray[np.float64]
 
@@ -35,7 +37,10 @@ _MAX_UNPACKED_BYTES = 1 << 24
 
 
 def check(path: Path) -> Iterator[tuple[Record, str]]:
-    """Recompute the margin and the bound of each record from its proof; yield the record and an error message or ""."""
+    """Recompute the margin and the bound of each record in the list at `path` from its proof.
+
+    Yield each record with an error message, which is "" if the recomputed values agree.
+    """
     records, proofs = read_list(path)
     for id, record in records.items():
         yield record, _fault(record, proofs[id])
@@ -153,7 +158,7 @@ def _empty_record(task: MaxMargin) -> tuple[Record, Proof]:
 
 
 def _improved(task: MaxMargin, record: Record, proof: Proof, offers: Sequence[Offer]) -> tuple[Record, Proof]:
-    """Return the record and the proof, with the best margin and the best bound among them and `offers`."""
+    """Return the record and the proof, updated with the best margin and the best bound of the `offers`."""
     for offer in offers:
         record, proof = _with_point(task, record, proof, offer)
         record, proof = _with_multipliers(task, record, proof, offer)
@@ -203,35 +208,38 @@ def _results(path: Path, records: dict[str, Record], canonical: dict[str, int]) 
     """Yield an offer for each row of a results file that has a margin and whose problem is in `canonical`."""
     with Store(path) as store:
         for row in store.rows(all_rows=True):
-            record = records.get(row["problem_id"])
-            problem = row["problem"] if record is None else record.problem
-            if problem in canonical and row["margin"] is not None:
-                multipliers = store.multipliers(row["id"])
+            record = records.get(row.problem_id)
+            problem = row.problem if record is None else record.problem
+            if problem in canonical and row.margin is not None:
+                multipliers, offsets = store.multipliers(row.id), store.offsets(row.id)
                 yield Offer(
                     problem,
-                    row["solver"],
-                    row["version"],
-                    _commit(row["machine"]),
+                    row.solver,
+                    row.version,
+                    _commit(row.machine),
                     _command(row, problem),
-                    row["margin"],
-                    np.inf if multipliers is None else -np.inf if row["bound"] is None else row["bound"],
-                    store.point(row["id"]),
-                    _offsets(row["details"] or {}),
+                    row.margin,
+                    np.inf if multipliers is None else -np.inf if row.bound is None else row.bound,
+                    store.point(row.id),
+                    _offsets_in_details(row.details or {}) if offsets is None else offsets,
                     multipliers,
                 )
 
 
-def _commit(machine: dict[str, Any]) -> str:
-    return f"{str(machine.get('commit') or '')[:12]}{'+' if machine.get('dirty') else ''}"
+def _commit(machine: Machine) -> str:
+    return f"{(machine.commit or '')[:12]}{'+' if machine.dirty else ''}"
 
 
 def _command(row: Row, problem: str) -> str:
-    words = ["-p", problem, "-s", row["solver"], "-r", row["start"] + 1, "--seed", row["seed"]]
+    words = ["-p", problem, "-s", row.solver, "-r", row.start + 1, "--seed", row.start_seed]
     return shlex.join(["qcqpbench", "run", "best_known", *map(str, words)])
 
 
-def _offsets(details: dict[str, Any]) -> Array | None:
-    """Return the values of the `offset_…` entries of `details`; None if there are none or one is not finite."""
+def _offsets_in_details(details: Mapping[str, Any]) -> Array | None:
+    """Return the values of the `offset_…` entries of `details`, which files before schema 7 have instead of `offsets`.
+
+    Return None if there are none or one is not finite.
+    """
     values = [value for name, value in details.items() if name.startswith("offset_")]
     usable = all(isinstance(value, int | float) and np.isfinite(value) for value in values)
     return np.array(values, dtype=np.float64) if values and usable else None

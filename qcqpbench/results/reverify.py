@@ -8,7 +8,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -18,14 +18,14 @@ from qcqpbench.problem.formulations import formulation
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.qcqp import QCQP
 from qcqpbench.run.isolation.description import problem_apart
-from qcqpbench.run.job import Job
-from qcqpbench.run.verify import FEASIBILITY_TOLERANCE, OF_TASK, relative_gap, verify
+from qcqpbench.run.verify import FEASIBILITY_TOLERANCE, OF_TASK, optimality_gap, verify
 
-from .store import Array, Row, Store
+from ._encoding import plain
+from .row import Row
+from .store import Array, Store
 
 _OF_QCQP = ("objective", "violation", "relative_violation")
-_WITHOUT_A_POINT = (str(PointStatus.NONE), str(PointStatus.INVALID))
-_SCOPES = (None, *map(str, Scope))
+_WITHOUT_A_POINT = (PointStatus.NONE, PointStatus.INVALID)
 # Start of the year 10000, in seconds since 1970.
 _END_OF_TIME = 253_402_300_800.0
 _X_IS_MISSING = "objective, violation and point_status are computed from x, which files of schema 1 do not store"
@@ -33,15 +33,16 @@ _BEST_KNOWN_IS_MISSING = "best_known: this installation has no best known value 
 # Theory is computed with SciPy, whose last digits depend on its version.
 _THEORY_TOLERANCE = 1e-9
 # Columns that entered keys before schema 6. Newer keys leave out columns with default values.
-_OLD_KEY_COLUMNS = (
-    *("problem_id", "solver", "version", "formulation", "start", "seed"),
-    *("time_limit", "memory_limit", "threads"),
-)
+_OLD_KEY_COLUMNS = {
+    **{name: name for name in ("problem_id", "solver", "version", "formulation", "start", "time_limit", "threads")},
+    "seed": "start_seed",
+    "memory_limit": "memory_limit_bytes",
+}
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A stored value that differs from the recomputed one.
+    """A stored value that differs from the recomputed one, both as the file holds them: statuses as text.
 
     Attributes
     ----------
@@ -56,8 +57,13 @@ class Difference:
 
     row: Row
     name: str
-    stored: Any
-    recomputed: Any
+    stored: str | float | None
+    recomputed: str | float | None
+
+    @classmethod
+    def of(cls, row: Row, name: str, recomputed: Any) -> "Difference":
+        """Return the difference between the column `name` of `row` and its recomputed value."""
+        return cls(row, name, plain(getattr(row, name)), plain(recomputed))
 
 
 @dataclass(frozen=True)
@@ -123,7 +129,7 @@ def reverify(store: Store) -> Iterator[Checked]:
         If SQLite finds the file inconsistent, or a row cannot be read.
     """
     store.check()
-    for name, group in groupby(store.rows(all_rows=True, order="problem"), key=lambda row: str(row["problem"])):
+    for name, group in groupby(store.rows(all_rows=True, order="problem"), key=lambda row: row.problem):
         rows = list(group)
         differences = [difference for row in rows for difference in (*_check_key(row), *_impossible_values(row))]
         try:
@@ -141,23 +147,24 @@ def reverify(store: Store) -> Iterator[Checked]:
 
 def _check_key(row: Row) -> list[Difference]:
     """Compare the key of a row with the key computed from its columns, also in the form used before schema 6."""
-    values = {field.name: row[field.name] for field in fields(Job)}
-    values["time_limit"] = math.inf if row["time_limit"] is None else row["time_limit"]
-    key = Job(**values).key
-    old_text = json.dumps({name: values[name] for name in _OLD_KEY_COLUMNS}, sort_keys=True)
-    is_old = row["tolerance"] == FEASIBILITY_TOLERANCE and row["key"] == hashlib.sha256(old_text.encode()).hexdigest()
-    return [] if row["key"] == key or is_old else [Difference(row, "key", row["key"], key)]
+    try:
+        key = row.spec.key
+    except QcqpbenchError as error:
+        return [Difference.of(row, "key", str(error))]
+    old_text = json.dumps({name: getattr(row, column) for name, column in _OLD_KEY_COLUMNS.items()}, sort_keys=True)
+    is_old = row.tolerance == FEASIBILITY_TOLERANCE and row.key == hashlib.sha256(old_text.encode()).hexdigest()
+    return [] if row.key == key or is_old else [Difference.of(row, "key", key)]
 
 
 def _impossible_values(row: Row) -> list[Difference]:
-    """Return the values of `row` that no run can have, among those that cannot be recomputed."""
-    memory = row["peak_memory_bytes"]
+    """Return a difference for each value of `row` that cannot be recomputed and that no run can have."""
+    memory = row.peak_memory_bytes
     is_possible = {
-        "begun": 0 <= row["begun"] < _END_OF_TIME,
+        "begun": 0 <= row.begun < _END_OF_TIME,
         "peak_memory_bytes": memory is None or memory >= 0,
-        "scope": row["scope"] in _SCOPES,
+        "scope": row.scope is None or row.scope in tuple(Scope),
     }
-    return [Difference(row, name, row[name], None) for name, possible in is_possible.items() if not possible]
+    return [Difference.of(row, name, None) for name, possible in is_possible.items() if not possible]
 
 
 class _Recheck:
@@ -173,11 +180,11 @@ class _Recheck:
     def check(self, rows: Sequence[Row]) -> None:
         """Re-evaluate `rows`, and collect their differences and the reasons why rows could not be checked."""
         # The content of a file may have changed between two invocations.
-        other_ids = {row["problem_id"]: row for row in rows if row["problem_id"] != self.problem.id}
-        self.differences += [Difference(row, "problem_id", id, self.problem.id) for id, row in other_ids.items()]
+        other_ids = {row.problem_id: row for row in rows if row.problem_id != self.problem.id}
+        self.differences += [Difference.of(row, "problem_id", self.problem.id) for row in other_ids.values()]
         # One formulation after the other: each is as large as the problem.
-        ordered = sorted(rows, key=lambda row: row["formulation"] or "")
-        for form, group in groupby(ordered, key=lambda row: row["formulation"]):
+        ordered = sorted(rows, key=lambda row: row.formulation or "")
+        for form, group in groupby(ordered, key=lambda row: row.formulation):
             try:
                 seen = self._as_seen(form)
             except QcqpbenchError as error:
@@ -192,15 +199,15 @@ class _Recheck:
 
     def _check_row(self, row: Row, seen: MaxMargin | QCQP) -> None:
         try:
-            point, x = _arrays(self.store, row["id"])
+            point, x = _arrays(self.store, row.id)
         except QcqpbenchError as error:
             self.unchecked[str(error)] += 1
             return
-        if row["problem_id"] == self.problem.id:
+        if row.problem_id == self.problem.id:
             self._check_facts(row, point is not None)
         if point is None:
             self.differences += _values_without_a_point(row)
-        elif row["problem_id"] == self.problem.id:
+        elif row.problem_id == self.problem.id:
             self.points += 1
             self._check_point(row, seen, point, x)
 
@@ -213,55 +220,56 @@ class _Recheck:
         note = self.problem.metadata.notes.get("kappa_bar_theory")
         theory = None if note is None else float(note)
         sense = self.problem.sense if isinstance(self.problem, QCQP) else None
-        if row["sense"] not in (None, sense):
-            self.differences.append(Difference(row, "sense", row["sense"], sense))
-        stored_theory = row["kappa_bar_theory"]
+        if row.sense not in (None, sense):
+            self.differences.append(Difference.of(row, "sense", sense))
+        stored_theory = row.kappa_bar_theory
         if (has_point or stored_theory is not None) and not _is_close(stored_theory, theory):
-            self.differences.append(Difference(row, "kappa_bar_theory", stored_theory, theory))
-        if (stored := row["best_known"]) is not None:
+            self.differences.append(Difference.of(row, "kappa_bar_theory", theory))
+        if (stored := row.best_known) is not None:
             best = self.problem.metadata.best_known
             if best is None:
                 self.unchecked[_BEST_KNOWN_IS_MISSING] += 1
             elif stored < best.value if sense == "minimize" else stored > best.value:
-                self.differences.append(Difference(row, "best_known", stored, best.value))
+                self.differences.append(Difference.of(row, "best_known", best.value))
 
     def _check_point(self, row: Row, seen: MaxMargin | QCQP, point: Array, x: Array | None) -> None:
         values = self._evaluate(row, seen, point, x)
         value_name = "margin" if isinstance(self.problem, MaxMargin) else "objective"
-        if _agrees(row[value_name], values[value_name]):
-            values["gap"] = relative_gap(row["bound"], row[value_name])
+        if _agrees(getattr(row, value_name), values[value_name]):
+            values["gap"] = optimality_gap(row.bound, getattr(row, value_name))
         self.differences += [
-            Difference(row, name, row[name], value) for name, value in values.items() if not _agrees(row[name], value)
+            Difference.of(row, name, value) for name, value in values.items() if not _agrees(getattr(row, name), value)
         ]
-        if row["formulation"] is not None and x is None:
+        if row.formulation is not None and x is None:
             self.unchecked[_X_IS_MISSING] += 1
 
     def _evaluate(self, row: Row, seen: MaxMargin | QCQP, point: Array, x: Array | None) -> dict[str, Any]:
         """Return the quantities recomputed at the point of `row`, by column name."""
-        finding = verify(self.problem, point, row["tolerance"])
+        finding = verify(self.problem, point, row.tolerance)
         names = OF_TASK if isinstance(self.problem, MaxMargin) else _OF_QCQP
         values = {name: getattr(finding, name) for name in names}
         if x is not None:
-            finding = verify(seen, x, row["tolerance"])
+            finding = verify(seen, x, row.tolerance)
             values |= {name: getattr(finding, name) for name in _OF_QCQP}
-        if x is not None or row["formulation"] is None:
-            values["point_status"] = str(finding.point_status)
+        if x is not None or row.formulation is None:
+            values["point_status"] = finding.point_status
         return values
 
 
 def _arrays(store: Store, run: int) -> tuple[Array | None, Array | None]:
-    """Return `point` and `x` of row `run`, after checking that its multipliers, trace and output can be read."""
+    """Return both points of row `run`, after checking that its other arrays and its output can be read."""
     store.multipliers(run)
+    store.offsets(run)
     store.trace(run)
     store.output(run)
-    return store.point(run), store.x(run)
+    return store.point(run), store.formulation_point(run)
 
 
 def _values_without_a_point(row: Row) -> list[Difference]:
-    names = [name for name in (*OF_TASK, *_OF_QCQP, "gap") if row[name] is not None]
-    differences = [Difference(row, name, row[name], None) for name in names]
-    if row["point_status"] not in _WITHOUT_A_POINT:
-        differences.append(Difference(row, "point_status", row["point_status"], str(PointStatus.NONE)))
+    names = [name for name in (*OF_TASK, *_OF_QCQP, "gap") if getattr(row, name) is not None]
+    differences = [Difference.of(row, name, None) for name in names]
+    if row.point_status not in _WITHOUT_A_POINT:
+        differences.append(Difference.of(row, "point_status", PointStatus.NONE))
     return differences
 
 

@@ -72,6 +72,13 @@ MIGRATIONS: list[tuple[str, ...]] = [
         # A view in the file could be forged; each connection creates its own.
         "DROP VIEW IF EXISTS latest",
     ),
+    (
+        # One name for a quantity in Python, files and exports; `seed` is a parameter of problems.
+        "ALTER TABLE run RENAME COLUMN memory_limit TO memory_limit_bytes",
+        "ALTER TABLE run RENAME COLUMN seed TO start_seed",
+        "ALTER TABLE payload RENAME COLUMN x TO formulation_point",
+        "ALTER TABLE payload ADD COLUMN offsets BLOB",
+    ),
 ]
 
 # The newest row of each job, without superseded skipped rows. The view is temporary: one in the file could be forged.
@@ -83,8 +90,8 @@ _LATEST = """CREATE TEMP VIEW latest AS SELECT * FROM run WHERE id IN (
     ) WHERE place = 1
 ) AND (termination <> 'skipped' OR NOT EXISTS (
     SELECT 1 FROM run AS other WHERE other.problem_id = run.problem_id AND other.solver = run.solver
-    AND other.start = run.start AND other.seed = run.seed AND other.threads = run.threads
-    AND other.time_limit IS run.time_limit AND other.memory_limit IS run.memory_limit
+    AND other.start = run.start AND other.start_seed = run.start_seed AND other.threads = run.threads
+    AND other.time_limit IS run.time_limit AND other.memory_limit_bytes IS run.memory_limit_bytes
     AND (other.termination <> 'skipped' OR (other.begun, other.id) > (run.begun, run.id))
 ))"""
 

@@ -2,11 +2,11 @@
 
 invocation   one call of the program: its command, its start time, and its machine as JSON
 machine      machines, as JSON, of runs on a machine other than that of their invocation
-run          one attempt: its job, the claims of the solver, and the values computed by the suite
-payload      the long values of a run: its output, and arrays encoded by `_blobs.pack`
-latest       view of run: the newest row of each job, without superseded skipped rows
+run          one attempt: its spec, the claims of the solver, and the values computed by the suite
+payload      the long values of a run: its output, and arrays encoded by `_encoding.pack`
+latest       view of run: the newest row of each run, without superseded skipped rows
 
-A job is finished once it has a row, however the run ended, unless its solver could not run on this machine (skipped).
+A run is finished once it has a row, however it ended, unless its solver could not run on this machine (skipped).
 A skipped row is superseded by a newer or non-skipped row with the same problem, solver, start, seed and limits, also if
 the version of the solver differs.
 """
@@ -16,49 +16,45 @@ import json
 import math
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from qcqpbench.catalog.machine import Machine
 from qcqpbench.catalog.status import Termination
 from qcqpbench.errors import QcqpbenchError, require
-from qcqpbench.run.attempt import Attempt
-from qcqpbench.run.job import Job, Outcome
+from qcqpbench.run.attempt import Outcome, RunValues
+from qcqpbench.run.run_spec import RunSpec
 
-from ._blobs import pack, pack_trace, unpack, unpack_trace
-from ._plain import plain, sorted_json
+from ._encoding import pack, pack_trace, plain, sorted_json, unpack, unpack_trace
+from .row import COLUMNS, Row, find_fault, is_duration, make_row
 from .schema import check_integrity, open_database, read_uri, readable_errors
 
 Array = NDArray[np.float64]
-# One attempt by the names of COLUMNS; a report adds further names, see `qcqpbench.analysis.metrics`.
-Row = dict[str, Any]
 Self = TypeVar("Self", bound="Store")
 T = TypeVar("T")
 
-_PAYLOAD = ("point", "x", "multipliers", "trace")
-_JOB = tuple(field.name for field in fields(Job))
-_ATTEMPT = tuple(field.name for field in fields(Attempt) if field.name not in (*_JOB, *_PAYLOAD))
-COLUMNS = ("id", "invocation", "number", "key", "worker", "begun", *_JOB, *_ATTEMPT, "machine")
-
-_INTEGERS = frozenset(
-    ("id", "invocation", "number", "start", "seed", "memory_limit", "threads", "iterations", "peak_memory_bytes")
-)
-_TEXTS = frozenset(
-    ("key", "worker", "problem", "problem_id", "solver", "version", "formulation", "termination", "point_status")
-) | {"message", "sense", "scope"}
+_ARRAYS = ("point", "formulation_point", "multipliers", "offsets")
+_PAYLOAD = ("output", *_ARRAYS, "trace")
+_SPEC = tuple(field.name for field in fields(RunSpec))
+_VALUES = tuple(field.name for field in fields(RunValues))
+_INSERTED = ("invocation", "number", "key", "worker", "begun", *_SPEC, *_VALUES, "machine")
 _SECONDS = ("build_seconds", "solve_seconds", "cpu_seconds")
-_REQUIREMENTS: dict[str, tuple[type, str]] = {
-    name: (int, "a whole number") if name in _INTEGERS else (str, "text") if name in _TEXTS else (float, "a number")
-    for name in COLUMNS
-    if name not in ("details", "machine")
-}
-_REQUIREMENTS |= dict.fromkeys(_SECONDS, (float, "a finite number, 0 or more"))
-_REQUIREMENTS["time_limit"] = (float, "a positive number")
 _MAX_SHOWN_CHARACTERS = 80
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """One call of the program: its unique id, its command, its start time in seconds since 1970, and its machine."""
+
+    uid: str
+    command: str
+    begun: float
+    machine: Machine
 
 
 @dataclass(frozen=True)
@@ -68,7 +64,7 @@ class LeftOut:
     Attributes
     ----------
     replaced
-        Number of rows that have a newer row of the same job.
+        Number of rows that have a newer row of the same run.
     skipped
         Number of skipped rows that another row supersedes, also one with another version of the solver.
     """
@@ -99,7 +95,7 @@ class Store:
     Examples
     --------
     >>> with Store("results.db") as store:  # doctest: +SKIP
-    ...     margins = [row["margin"] for row in store.rows()]
+    ...     margins = [row.margin for row in store.rows()]
     """
 
     def __init__(self, path: str | Path, write: bool = False) -> None:
@@ -120,10 +116,10 @@ class Store:
         """Close the file and release the writer lock, if held."""
         self._resources.close()
 
-    def begin(self, command: str, machine: Mapping[str, Any]) -> int:
+    def begin(self, command: str, machine: Machine) -> int:
         """Record a new invocation, to which subsequently added rows belong; return its id."""
-        row = (uuid.uuid4().hex, plain(command), time.time(), plain(dict(machine)))
-        self._machine = sorted_json(machine)
+        row = (uuid.uuid4().hex, plain(command), time.time(), plain(asdict(machine)))
+        self._machine = sorted_json(asdict(machine))
         with self._transaction():
             added = self._connection.execute(
                 "INSERT INTO invocation (uid, command, begun, machine) VALUES (?, ?, ?, ?)", row
@@ -135,19 +131,19 @@ class Store:
     def add(self, outcome: Outcome) -> int:
         """Store an outcome in one transaction and return the id of its row.
 
-        The row survives a later kill of this process. Repeated skips of a job are not stored; the id of the existing
+        The row survives a later kill of this process. Repeated skips of a run are not stored; the id of the existing
         row is returned.
         """
         require(self._invocation is not None, "Store.begin must be called before Store.add")
         if outcome.attempt.termination is Termination.SKIPPED:
             query = "SELECT id FROM run WHERE key = ? ORDER BY id DESC"
-            existing = self._connection.execute(query, (outcome.job.key,)).fetchone()
+            existing = self._connection.execute(query, (outcome.spec.key,)).fetchone()
             if existing:
                 return int(existing[0])
         payload = _payload_values(outcome)
         with self._transaction():
-            run = [self._invocation, self._number, *_run_values(outcome), self._machine_id(outcome.machine)]
-            added = self._connection.execute(_INSERT, run)
+            values = [self._invocation, self._number, *_run_values(outcome), self._machine_id(outcome.machine)]
+            added = self._connection.execute(_INSERT, values)
             if any(payload):
                 self._connection.execute(_INSERT_PAYLOAD, (added.lastrowid, *payload))
         self._number += 1
@@ -155,26 +151,23 @@ class Store:
         return added.lastrowid
 
     def finished(self) -> set[str]:
-        """Return the keys of all jobs that have a row other than a skipped one."""
+        """Return the keys of all runs that have a row other than a skipped one."""
         return {key for (key,) in self._read("SELECT DISTINCT key FROM run WHERE termination <> 'skipped'")}
 
-    def _machine_id(self, machine: Mapping[str, Any] | None) -> int | None:
+    def _machine_id(self, machine: Machine | None) -> int | None:
         """Return the id of `machine`, inserting it if it is new; None for the machine of the invocation."""
-        if machine is None or (facts := sorted_json(machine)) == self._machine:
+        if machine is None or (facts := sorted_json(asdict(machine))) == self._machine:
             return None
         self._connection.execute("INSERT INTO machine (facts) VALUES (?) ON CONFLICT DO NOTHING", (facts,))
         return int(self._connection.execute("SELECT id FROM machine WHERE facts = ?", (facts,)).fetchone()[0])
 
     def rows(self, all_rows: bool = False, order: str = "id") -> Iterator[Row]:
-        """Yield the rows as dicts with the keys `COLUMNS`.
-
-        None stands for a missing value, and in time_limit and memory_limit for no limit. `machine` holds the facts
-        about the machine of the run.
+        """Yield the rows.
 
         Parameters
         ----------
         all_rows
-            Yield all rows, not only the newest row of each job.
+            Yield all rows, not only the newest row of each run.
         order
             The column to sort by; rows with equal values are sorted by id.
 
@@ -185,18 +178,18 @@ class Store:
         """
         table = "run" if all_rows else "temp.latest"
         require(order in COLUMNS, f"order must be one of {', '.join(COLUMNS)}, got {order!r}")
-        invocation_machines = {id: call["machine"] for id, call in self.invocations().items()}
-        machines = {id: self._json(facts, f"machine {id}") for id, facts in self._read("SELECT id, facts FROM machine")}
+        calls = {id: call.machine for id, call in self.invocations().items()}
+        facts = self._read("SELECT id, facts FROM machine")
+        machines = {id: self._machine_of(text, f"machine {id}") for id, text in facts}
         for values in self._read(f"SELECT {', '.join(COLUMNS)} FROM {table} ORDER BY {order}, id"):
             row = dict(zip(COLUMNS, values, strict=True))
-            where = f"run {row['id']}"
-            if (fault := _find_fault(row)) is not None:
-                raise QcqpbenchError(f"{self.path}: {where}: {fault}")
+            if (fault := find_fault(row)) is not None:
+                raise QcqpbenchError(f"{self.path}: run {row['id']}: {fault}")
             if row["details"] is not None:
-                row["details"] = self._json(row["details"], f"{where}: details")
+                row["details"] = self._json(row["details"], f"run {row['id']}: details")
             machine = row["machine"]
-            row["machine"] = invocation_machines[row["invocation"]] if machine is None else machines[machine]
-            yield row
+            row["machine"] = calls[row["invocation"]] if machine is None else machines[machine]
+            yield make_row(row)
 
     def left_out(self) -> LeftOut:
         """Return the numbers of rows that `rows` leaves out by default."""
@@ -210,18 +203,16 @@ class Store:
         """Raise QcqpbenchError if SQLite finds the file inconsistent."""
         check_integrity(self.path, self._connection)
 
-    def invocations(self) -> dict[int, Row]:
-        """Return the invocations by id, as dicts with the keys uid, command, begun and machine (a dict)."""
+    def invocations(self) -> dict[int, Invocation]:
+        """Return the invocations by id."""
         calls = self._read("SELECT id, uid, command, begun, machine FROM invocation ORDER BY id")
         return {
-            id: {
-                "uid": str(uid),
-                "command": str(command),
-                "begun": begun,
-                "machine": self._json(machine, f"invocation {id}: machine"),
-            }
+            id: Invocation(str(uid), str(command), begun, self._machine_of(machine, f"invocation {id}: machine"))
             for id, uid, command, begun, machine in calls
         }
+
+    def _machine_of(self, facts: Any, where: str) -> Machine:
+        return Machine.from_facts(self._json(facts, where))
 
     def _json(self, text: Any, where: str) -> dict[str, Any]:
         try:
@@ -244,9 +235,13 @@ class Store:
         """Return the solver's best point in run `run`: W of a task, x of a QCQP; None if there is none."""
         return self._unpacked(run, "point", unpack)
 
-    def x(self, run: int) -> Array | None:
+    def formulation_point(self, run: int) -> Array | None:
         """Return the point of the formulation as the solver returned it; None if not stored (as in schema 1)."""
-        return self._unpacked(run, "x", unpack)
+        return self._unpacked(run, "formulation_point", unpack)
+
+    def offsets(self, run: int) -> Array | None:
+        """Return the offsets of the certificate that proves the bound; None if the solver returned none."""
+        return self._unpacked(run, "offsets", unpack)
 
     def multipliers(self, run: int) -> Array | None:
         """Return the multipliers of a task's stabilities; None if the solver returned none."""
@@ -278,6 +273,11 @@ class Store:
             with readable_errors(self.path):
                 self._connection.execute("DETACH source")
         return self.count() - before
+
+    def has(self, row: Row) -> bool:
+        """Return whether `row` is a row of this file."""
+        query = "SELECT 1 FROM run WHERE id = ? AND key = ? AND begun = ?"
+        return bool(list(self._read(query, (row.id, row.key, row.begun))))
 
     def count(self) -> int:
         """Return the number of rows, including those that `rows` leaves out by default."""
@@ -319,23 +319,23 @@ class Store:
                 raise
 
 
-_INSERT = f"INSERT INTO run ({', '.join(COLUMNS[1:])}) VALUES ({', '.join('?' * len(COLUMNS[1:]))})"
-_INSERT_PAYLOAD = f"INSERT INTO payload (run, output, {', '.join(_PAYLOAD)}) VALUES (?, ?, ?, ?, ?, ?)"
+_INSERT = f"INSERT INTO run ({', '.join(_INSERTED)}) VALUES ({', '.join('?' * len(_INSERTED))})"
+_INSERT_PAYLOAD = f"INSERT INTO payload (run, {', '.join(_PAYLOAD)}) VALUES ({', '.join('?' * (1 + len(_PAYLOAD)))})"
 
 _MERGE = (
     """INSERT INTO main.invocation (uid, command, begun, machine)
     SELECT uid, command, begun, machine FROM source.invocation WHERE true ON CONFLICT DO NOTHING""",
     "INSERT INTO main.machine (facts) SELECT facts FROM source.machine WHERE true ON CONFLICT DO NOTHING",
-    f"""INSERT INTO main.run (invocation, {", ".join(COLUMNS[2:-1])}, machine)
-    SELECT new_call.id, {", ".join(f"old_run.{name}" for name in COLUMNS[2:-1])}, new_machine.id
+    f"""INSERT INTO main.run (invocation, {", ".join(_INSERTED[1:-1])}, machine)
+    SELECT new_call.id, {", ".join(f"old_run.{name}" for name in _INSERTED[1:-1])}, new_machine.id
     FROM source.run AS old_run
     JOIN source.invocation AS old_call ON old_call.id = old_run.invocation
     JOIN main.invocation AS new_call USING (uid)
     LEFT JOIN source.machine AS old_machine ON old_machine.id = old_run.machine
     LEFT JOIN main.machine AS new_machine ON new_machine.facts = old_machine.facts
     WHERE true ORDER BY old_run.id ON CONFLICT DO NOTHING""",
-    f"""INSERT INTO main.payload (run, output, {", ".join(_PAYLOAD)})
-    SELECT new_run.id, output, {", ".join(_PAYLOAD)} FROM source.payload
+    f"""INSERT INTO main.payload (run, {", ".join(_PAYLOAD)})
+    SELECT new_run.id, {", ".join(_PAYLOAD)} FROM source.payload
     JOIN source.run AS old_run ON old_run.id = payload.run
     JOIN source.invocation AS old_call ON old_call.id = old_run.invocation
     JOIN main.invocation AS new_call USING (uid)
@@ -345,41 +345,23 @@ _MERGE = (
 
 
 def _run_values(outcome: Outcome) -> list[Any]:
-    """Return the values of the columns from `key` to the last column of the attempt, in the order of `COLUMNS`."""
-    job, attempt = outcome.job, outcome.attempt
-    values = {name: plain(getattr(job, name)) for name in _JOB}
-    values |= {name: plain(getattr(attempt, name)) for name in _ATTEMPT}
-    # No time limit is stored as NULL, not as infinity.
+    """Return the values of the columns from `key` to the last value of the attempt, in the order of `_INSERTED`."""
+    spec, attempt = outcome.spec, outcome.attempt
+    values = {name: plain(getattr(spec, name)) for name in _SPEC}
+    values |= {name: plain(getattr(attempt, name)) for name in _VALUES}
+    # NULL means no limit.
     values["time_limit"] = None if values["time_limit"] == math.inf else values["time_limit"]
     # A solver can set back the clock of its process; such a time is unknown, and must not make the file unreadable.
-    values |= {name: None for name in _SECONDS if not _is_duration(values[name])}
-    return [job.key, plain(outcome.worker), outcome.begun, *(values[name] for name in (*_JOB, *_ATTEMPT))]
+    values |= {name: None for name in _SECONDS if not is_duration(values[name])}
+    return [spec.key, plain(outcome.worker), outcome.begun, *(values[name] for name in (*_SPEC, *_VALUES))]
 
 
 def _payload_values(outcome: Outcome) -> tuple[Any, ...]:
-    """Return the output and the encoded arrays of an outcome, in the order of `_INSERT_PAYLOAD`."""
+    """Return the output and the encoded arrays of an outcome, in the order of `_PAYLOAD`."""
     attempt = outcome.attempt
-    arrays = (attempt.point, attempt.x, attempt.multipliers)
+    arrays = [getattr(attempt, name) for name in _ARRAYS]
     return (
-        plain(outcome.output),
+        plain(outcome.reply.output),
         *(None if array is None else pack(array) for array in arrays),
         pack_trace(attempt.trace) if attempt.trace else None,
     )
-
-
-def _find_fault(row: Row) -> str | None:
-    """Return a message about the first value of wrong type or range in `row`; None if all are valid."""
-    for name, (_, requirement) in _REQUIREMENTS.items():
-        if row[name] is not None and not _is_valid(name, row[name]):
-            return f"{name} must be {requirement}, got {repr(row[name])[:_MAX_SHOWN_CHARACTERS]}"
-    return None
-
-
-def _is_valid(name: str, value: Any) -> bool:
-    has_type = _REQUIREMENTS[name][0] is type(value)
-    in_range = not has_type or (_is_duration(value) if name in _SECONDS else name != "time_limit" or value > 0)
-    return has_type and in_range
-
-
-def _is_duration(value: float | None) -> bool:
-    return value is not None and 0 <= value < math.inf

@@ -1,8 +1,11 @@
-"""Attempts: records of single runs, with the claims of the solver and the values computed by the suite."""
+"""Attempts: records of single runs, with claims of the solver and values computed by the suite."""
 
 import math
 import resource
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from html import escape
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -10,14 +13,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from qcqpbench import rng
 from qcqpbench.catalog.certificate import Certificate, certify_margin
+from qcqpbench.catalog.machine import Machine
+from qcqpbench.catalog.registry import check_problem, check_type
 from qcqpbench.catalog.registry import solver as named_solver
 from qcqpbench.catalog.solver import RunCallbacks, Solver, SolverFacts
-from qcqpbench.catalog.status import PointStatus, Termination
+from qcqpbench.catalog.status import PointStatus, Scope, Termination
 from qcqpbench.errors import QcqpbenchError, require
-from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
+from qcqpbench.problem.maxmargin import MaxMargin, check_task, unit_rows
 from qcqpbench.problem.qcqp import QCQP
 
-from .proposal import Proposal, propose
+from .proposal import Proposal, RunReply, limit_threads, propose
+from .run_spec import RunOptions, RunSpec
 from .verify import FEASIBILITY_TOLERANCE, Evaluation, evaluate, finite
 
 Array = NDArray[np.float64]
@@ -25,18 +31,14 @@ Array = NDArray[np.float64]
 _MAX_BOX_WIDTH = 1e6
 
 
-@dataclass(frozen=True, eq=False)
-class Attempt:
-    """Record of one run of one solver on one problem. Missing quantities are None.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RunValues:
+    """Numbers and texts of one run, which attempts and rows have in common. Missing quantities are None.
+
+    A new column of results files is a new field here, and a migration in `qcqpbench.results.schema`.
 
     Attributes
     ----------
-    problem, problem_id
-        Spec or file of the problem, and the hash of its content.
-    solver, version, scope
-        Spec of the solver, the version of its packages and source, and "local", "global" or "bound".
-    formulation
-        Name of the formulation in which the solver was given a task; None if it was given the problem itself.
     termination
         Why the run ended, as claimed by the solver or observed by the suite.
     point_status
@@ -55,21 +57,10 @@ class Attempt:
         Claims and messages of the solver.
     build_seconds, solve_seconds, cpu_seconds, peak_memory_bytes
         Time and memory of the run.
-    point
-        The solver's best point: W of a task, x of a QCQP.
-    x
-        The returned point of a formulation, which `point` was decoded from.
-    multipliers
-        Multipliers of a task's stabilities, if the solver returned them.
-    trace
-        (seconds, point) pairs of the points that the solver reported during the run.
+    scope
+        The kind of answer that the solver gives; None in rows of old files.
     """
 
-    problem: str
-    problem_id: str
-    solver: str
-    version: str
-    formulation: str | None
     termination: Termination
     point_status: PointStatus = PointStatus.NONE
     margin: float | None = None
@@ -90,23 +81,126 @@ class Attempt:
     cpu_seconds: float | None = None
     peak_memory_bytes: int | None = None
     message: str = ""
-    details: dict[str, str | float] | None = None
+    details: Mapping[str, str | float] | None = None
     sense: str | None = None
-    scope: str | None = None
+    scope: Scope | None = None
+
+    @property
+    def success(self) -> bool:
+        """True if the suite found the returned point to be feasible."""
+        return self.point_status is PointStatus.FEASIBLE
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Attempt(RunValues):
+    """Record of one run of one solver on one problem.
+
+    Attributes
+    ----------
+    spec
+        The problem, the solver, the start and the options of the run.
+    termination, point_status, margin, …
+        See `RunValues`.
+    point
+        The solver's best point: W of a task, x of a QCQP; also as `W` or `x`.
+    formulation_point
+        The returned point of a formulation, which `point` was decoded from.
+    multipliers
+        Multipliers of a task's stabilities, shape (p, n(n−1)/2); None if the solver returned none.
+    offsets
+        Offsets of the certificate that proves `bound`, shape (n,); None if the solver returned none.
+    trace
+        (seconds, point) pairs of the points that the solver reported during the run.
+    """
+
+    spec: RunSpec
     point: Array | None = None
-    x: Array | None = None
+    formulation_point: Array | None = None
     multipliers: Array | None = None
+    offsets: Array | None = None
     trace: tuple[tuple[float, Array], ...] = ()
 
+    @property
+    def problem(self) -> str:
+        """Spec or file of the problem; empty for a problem made from arrays."""
+        return self.spec.problem
+
+    @property
+    def solver(self) -> str:
+        """Spec of the solver."""
+        return self.spec.solver
+
+    @property
+    def x(self) -> Array | None:
+        """The point of a QCQP; None for a task, or if there is no point."""
+        return None if self.sense is None else self.point
+
+    @property
+    def W(self) -> Array | None:  # noqa: N802 (the paper's name)
+        """The weights of a task, shape (n, m), rows of any length; None for a QCQP, or if there is no point."""
+        return self.point if self.sense is None else None
+
     def record(self) -> dict[str, Any]:
-        """Return the attempt as a dict of JSON values, without `x`, `multipliers` and `trace`."""
-        left_out = ("x", "multipliers", "trace")
-        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in left_out}
-        return {
-            name: str(value) if isinstance(value, Termination | PointStatus) else
-            value.tolist() if isinstance(value, np.ndarray) else value
-            for name, value in values.items()
-        }  # fmt: skip
+        """Return the spec, the values and the point of the attempt as a dict of JSON values."""
+        spec = {field.name: getattr(self.spec, field.name) for field in fields(RunSpec)}
+        values = {field.name: getattr(self, field.name) for field in fields(RunValues)}
+        return {name: _json_value(value) for name, value in (spec | values | {"point": self.point}).items()}
+
+    def _summary(self) -> dict[str, str]:
+        """Return the values that are shown in the repr and in notebooks, by name."""
+        names = ("margin", "kappa_bar", "kappa_bar_theory") if self.sense is None else ("objective", "violation")
+        values = {name: getattr(self, name) for name in (*names, "bound", "gap", "best_known", "solve_seconds")}
+        shown = {"termination": str(self.termination), "point_status": str(self.point_status)}
+        return shown | {name: f"{value:.6g}" for name, value in values.items() if value is not None}
+
+    def __repr__(self) -> str:
+        about = ", ".join(f"{name}={value}" for name, value in self._summary().items())
+        return f"<Attempt: {self.solver} on {self.problem or self.spec.problem_id[:12]}, {about}>"
+
+    def _repr_html_(self) -> str:
+        shown = {"problem": self.problem or self.spec.problem_id[:12], "solver": self.solver, **self._summary()}
+        shown |= {"message": self.message} if self.message else {}
+        lines = (f"<tr><th>{name}</th><td>{escape(value)}</td></tr>" for name, value in shown.items())
+        return f"<table>{''.join(lines)}</table>"
+
+
+def _json_value(value: Any) -> Any:
+    """Return `value` as a JSON value: arrays as lists, enum members as text, infinite limits as None."""
+    if isinstance(value, Termination | PointStatus | Scope):
+        return str(value)
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """An attempt in a separate process, with the worker's reply.
+
+    Attributes
+    ----------
+    attempt
+        The record of the run.
+    reply
+        The reply of the worker's process: the solver's output, files and misbehaviour.
+    worker
+        The name of the worker, such as ``local-0``, or the address of a cluster worker.
+    begun
+        Start time of the run in seconds since 1970.
+    machine
+        The machine of the worker; None for the driver's machine.
+    """
+
+    attempt: Attempt
+    reply: RunReply
+    worker: str = ""
+    begun: float = 0.0
+    machine: Machine | None = None
+
+    @property
+    def spec(self) -> RunSpec:
+        """The spec of the run."""
+        return self.attempt.spec
 
 
 def certify(task: MaxMargin, solver: str | Solver = "gip", time_limit: float = math.inf) -> Certificate:
@@ -131,12 +225,15 @@ def certify(task: MaxMargin, solver: str | Solver = "gip", time_limit: float = m
     QcqpbenchError
         If `task` is not a max-margin task, or the solver returns no point.
     """
-    require(isinstance(task, MaxMargin), f"task must be a MaxMargin, got {task!r:.100}")
+    check_task(task)
     return certify_attempt(task, solve(task, solver, time_limit=time_limit), time_limit)
 
 
 def certify_attempt(task: MaxMargin, attempt: "Attempt", time_limit: float = math.inf) -> Certificate:
-    """Prove an upper bound on the margin of a task, starting from the point and the multipliers of an attempt."""
+    """Prove an upper bound on the margin of a task, starting from the point and the multipliers of an attempt.
+
+    Raise QcqpbenchError if the attempt has no point; `time_limit` is in seconds.
+    """
     require(
         attempt.point is not None,
         f"{attempt.solver} must return a point, got none: {attempt.message or attempt.termination.message}",
@@ -166,7 +263,9 @@ def random_start(problem: MaxMargin | QCQP, number: int = 0, seed: int = 0) -> A
     ndarray
         W of shape (n, m) for a task, x for a QCQP.
     """
-    require(number >= 0, f"number must be at least 0, got {number}")
+    check_problem(problem)
+    valid = isinstance(number, Integral) and number >= 0
+    require(valid, f"number must be a whole number, at least 0, got {number!r:.100}")
     bits = rng.stream(seed, "starts", number)
     if isinstance(problem, MaxMargin):
         return unit_rows(rng.normals(bits, np.empty((problem.n, problem.m))))
@@ -204,7 +303,8 @@ def solve(
     time_limit
         Time limit in seconds, counted from the solver's entry.
     threads
-        BLAS and OpenMP threads that the solver may use.
+        BLAS and OpenMP threads that the solver may use. The BLAS of NumPy and SciPy has its previous number of threads
+        again when the run ends.
     callbacks
         Callbacks for the progress of the run.
     tolerance
@@ -220,51 +320,51 @@ def solve(
     QcqpbenchError
         If an argument is invalid.
     """
-    got = f"got {problem!r:.100}; qcqpbench.problem(spec) returns one"
-    require(isinstance(problem, MaxMargin | QCQP), f"problem must be a MaxMargin or a QCQP, {got}")
+    check_problem(problem)
+    check_type("solver", solver, Solver, "be a spec such as 'gip' or a solver")
+    valid = isinstance(callbacks, RunCallbacks | None)
+    require(valid, f"callbacks must be a RunCallbacks or None, got {callbacks!r:.100}")
     solver = solver if isinstance(solver, Solver) else named_solver(solver)
     point = check_start(problem, random_start(problem) if start is None else start)
-    check_time_limit(time_limit)
-    check_tolerance(tolerance)
     facts = solver.facts()
-    check_accepts(facts, problem)
-    proposal = propose(problem, solver, point, time_limit, threads, callbacks)
-    formulation_name = facts.formulation if isinstance(problem, MaxMargin) else None
+    spec = spec_of_objects(problem, facts, RunOptions(time_limit=time_limit, threads=threads, tolerance=tolerance))
+    with limit_threads(spec.threads):
+        proposal = propose(problem, solver, point, spec.time_limit, spec.threads, callbacks)
+        evaluation = evaluate(problem, spec.formulation, proposal, spec.tolerance)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return assemble(
-        problem.metadata.spec or "",
-        problem.id,
-        facts,
-        proposal,
-        evaluate(problem, formulation_name, proposal, tolerance),
-        formulation_name,
-        peak,
+    return assemble(spec, facts.scope, proposal, evaluation, peak)
+
+
+def spec_of_objects(problem: MaxMargin | QCQP, facts: SolverFacts, options: RunOptions) -> RunSpec:
+    """Return the spec of a run on a problem in memory; raise QcqpbenchError if the solver does not accept it."""
+    accepts = isinstance(problem, MaxMargin) or facts.takes_qcqps
+    require(accepts, f"problem must be a max-margin task for {facts.name}, got a general QCQP")
+    return RunSpec(
+        problem=problem.metadata.spec or "",
+        problem_id=problem.id,
+        solver=facts.spec,
+        version=facts.version,
+        formulation=facts.formulation if isinstance(problem, MaxMargin) else None,
+        start=0,
+        **vars(options),
     )
 
 
 def assemble(
-    problem: str,
-    problem_id: str,
-    facts: SolverFacts,
-    proposal: Proposal,
-    evaluation: Evaluation,
-    formulation_name: str | None,
-    peak_memory_bytes: int | None = None,
+    spec: RunSpec, scope: Scope, proposal: Proposal, evaluation: Evaluation, peak_memory_bytes: int | None = None
 ) -> Attempt:
-    """Combine a proposal, its evaluation and facts about the solver into an attempt."""
+    """Return the attempt that combines a run spec, a proposal and its evaluation; `scope` is that of the solver."""
     skipped = proposal.termination is Termination.SKIPPED
     return Attempt(
-        problem=problem,
-        problem_id=problem_id,
-        solver=facts.spec,
-        version=facts.version,
-        formulation=formulation_name,
+        spec=spec,
+        scope=scope,
         termination=proposal.termination,
         **vars(evaluation.finding),
         kappa_bar_theory=evaluation.kappa_bar_theory,
         bound=evaluation.bound,
         gap=evaluation.gap,
         best_known=evaluation.best_known,
+        sense=evaluation.sense,
         claimed_objective=finite(proposal.objective),
         iterations=proposal.iterations,
         build_seconds=proposal.build_seconds,
@@ -273,39 +373,22 @@ def assemble(
         peak_memory_bytes=None if skipped else peak_memory_bytes,
         message=proposal.message,
         details=None if skipped else dict(proposal.details),
-        sense=evaluation.sense,
-        scope=str(facts.scope),
         point=evaluation.point,
-        x=evaluation.x,
+        formulation_point=evaluation.x,
         multipliers=evaluation.multipliers,
+        offsets=evaluation.offsets,
         trace=evaluation.trace,
     )
 
 
-def check_accepts(facts: SolverFacts, problem: MaxMargin | QCQP) -> None:
-    """Raise QcqpbenchError if the solver does not accept problems of this kind."""
-    accepts = isinstance(problem, MaxMargin) or facts.takes_qcqps
-    require(accepts, f"problem must be a max-margin task for {facts.name}, got a general QCQP")
-
-
-def check_time_limit(time_limit: float) -> None:
-    """Raise QcqpbenchError if `time_limit` is not a positive number."""
-    positive = isinstance(time_limit, int | float) and time_limit > 0
-    require(positive, f"time_limit must be a positive number of seconds, got {time_limit!r}")
-
-
-def check_tolerance(tolerance: float) -> None:
-    """Raise QcqpbenchError if `tolerance` is not a finite, nonnegative number."""
-    finite_number = isinstance(tolerance, int | float) and 0 <= tolerance < math.inf
-    require(finite_number, f"tolerance must be a finite number, 0 or more, got {tolerance!r}")
-
-
 def check_start(problem: MaxMargin | QCQP, start: ArrayLike) -> Array:
-    """Return `start` as a float64 array; raise QcqpbenchError if it is not a valid start of `problem`."""
+    """Return `start` as a float64 array; raise QcqpbenchError for another shape, infinite values or a zero row of W."""
     shape = (problem.n, problem.m) if isinstance(problem, MaxMargin) else (problem.n_variables,)
     try:
         require(not np.iscomplexobj(start), f"start must hold real numbers, got an array of {np.asarray(start).dtype}")
         point = np.array(start, dtype=np.float64)
+    except QcqpbenchError:
+        raise
     except (TypeError, ValueError):
         raise QcqpbenchError(f"start must be an array of shape {shape}, got {start!r:.100}") from None
     require(point.shape == shape, f"start must have the shape {shape}, got {point.shape}")

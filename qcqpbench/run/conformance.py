@@ -6,24 +6,28 @@ from typing import Literal
 
 import numpy as np
 
-from qcqpbench.catalog.family import Family
+from qcqpbench.catalog.family import Family, generated
+from qcqpbench.catalog.registry import check_type, problem
 from qcqpbench.catalog.registry import family as named_family
-from qcqpbench.catalog.registry import problem
 from qcqpbench.catalog.solver import Solver, SolverFacts
 from qcqpbench.catalog.status import Availability, PointStatus, Scope, Termination
+from qcqpbench.errors import require
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.qcqp import QCQP
 
-from .attempt import Attempt, random_start
+from .attempt import Attempt, Outcome, random_start
 from .isolation.description import solver_facts
 from .isolation.protocol import GRACE_SECONDS
-from .isolation.worker import Isolated, Worker
+from .isolation.worker import Worker
+from .run_spec import RunOptions
+from .verify import FEASIBILITY_TOLERANCE
 
 # Time limits in seconds.
 TIME_LIMIT, SHORT_TIME_LIMIT = 20.0, 2.0
 # Time between the time limit and the kill of a solver that ignores it.
 PATIENCE_SECONDS = 5.0
 MAX_STARTS = 8
+_TIME_LIMIT_CASE = f"time limit of {SHORT_TIME_LIMIT:g} s"
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,32 +49,65 @@ class Check:
     message: str = ""
 
 
-def check_solver(solver: str | Solver) -> list[Check]:
+def check_solver(solver: str | Solver, case: str | None = None) -> list[Check]:
     """Run a solver in a worker process on every case that it accepts, and check its answers.
 
     A solver fails a case if it raises, crashes, prints, leaves files or processes behind, runs more threads than
     allowed, claims a wrong objective value, claims a solution with an infeasible point, claims a bound that the known
-    optimum violates, does not reach the known optimum from any start, or exceeds its time limit.
+    optimum violates, does not reach the known optimum from any start, or exceeds its time limit. Points are checked
+    with the feasibility tolerance that the solver declares.
 
     Parameters
     ----------
     solver
         A solver or its spec.
+    case
+        Run only the cases whose names contain this text, in upper or lower case; None for all cases.
 
     Returns
     -------
     list of Check
         The outcome of each case.
+
+    Raises
+    ------
+    QcqpbenchError
+        If the solver is unknown, or no case has such a name.
     """
+    return list(checks_of_solver(solver, case))
+
+
+def checks_of_solver(solver: str | Solver, case: str | None = None) -> Iterator[Check]:
+    """Yield the outcomes of `check_solver` as the cases end."""
+    check_type("solver", solver, Solver, "be a spec such as 'gip' or a solver")
+    require(isinstance(case, str | None), f"case must be text or None, got {case!r:.100}")
     facts = solver_facts(solver) if isinstance(solver, str) else solver.facts()
+    names = [*(item.name for item in cases(facts)), _TIME_LIMIT_CASE]
+    chosen = {name for name in names if case is None or case.lower() in name.lower()}
+    require(bool(chosen), f"case must be part of the name of a case, got {case!r}; cases: {'; '.join(names)}")
     if facts.availability is not Availability.AVAILABLE:
-        return [Check("available", False, f"{facts.availability}: {facts.reason}")]
+        yield Check("available", False, f"{facts.availability}: {facts.reason}")
+        return
     with Worker() as worker:
-        return [Check(name, not message, message) for name, message in _complaints(solver, facts, worker)]
+        for item in cases(facts):
+            if item.name in chosen:
+                message = _complaint(solver, facts, item, worker)
+                yield Check(item.name, not message, message)
+        if _TIME_LIMIT_CASE in chosen:
+            message = _lateness(solver, facts, worker)
+            yield Check(_TIME_LIMIT_CASE, not message, message)
+
+
+def tolerance_notice(facts: SolverFacts) -> str:
+    """Return a notice if the solver declares a looser feasibility tolerance than that of suites; otherwise ""."""
+    if facts.tolerance <= FEASIBILITY_TOLERANCE:
+        return ""
+    consequence = f"the suite counts its points as infeasible above {FEASIBILITY_TOLERANCE:g}"
+    return f"declares tolerance {facts.tolerance:g}; {consequence}"
 
 
 def check_family(family: str | Family) -> list[Check]:
-    """Generate a family's problem three times, once from its spec, and check that the contents are equal.
+    """Check that a family generates the same problem twice from its parameters and once from the spec in its metadata.
 
     Parameters
     ----------
@@ -80,11 +117,12 @@ def check_family(family: str | Family) -> list[Check]:
     Returns
     -------
     list of Check
-        The outcome of each case.
+        The outcomes of the two checks.
     """
+    check_type("family", family, Family, "be a spec or a Family")
     family = named_family(family) if isinstance(family, str) else family
-    first = family.generate()
-    again = type(family)(**family.parameters).generate().id == first.id
+    first = generated(family)
+    again = generated(type(family)(**family.parameters)).id == first.id
     spelled = first.metadata.spec is not None and problem(first.metadata.spec).id == first.id
     return [
         Check("same parameters, same problem", again, "" if again else "a second generation differs"),
@@ -106,26 +144,29 @@ def _qcqps() -> list[Case]:
     return [
         Case(
             "disk and half-plane: x + y on x² + y² ≤ 1, x ≥ 0",
-            QCQP.from_matrices(
-                x_plus_y, [(disk, None, -inf, 1.0), (None, (1.0, 0.0), 0.0, inf)], start=np.array([0.3, -0.2])
+            QCQP(
+                *x_plus_y,
+                quadratic_constraints=[(disk, None, -inf, 1.0), (None, (1.0, 0.0), 0.0, inf)],
+                start=np.array([0.3, -0.2]),
             ),
             optimum=-1.0,
         ),
         Case(
             "annulus: (x − ½)² + y² on 1 ≤ x² + y² ≤ 4",
-            QCQP.from_matrices((disk, (-1.0, 0.0), 0.25), [(disk, None, 1.0, 4.0)], start=np.array([0.9, 0.8])),
+            QCQP(disk, (-1.0, 0.0), 0.25, quadratic_constraints=[(disk, None, 1.0, 4.0)], start=np.array([0.9, 0.8])),
             optimum=0.25,
         ),
         Case(
             "equality: x + y on x² + y² = 2",
-            QCQP.from_matrices(x_plus_y, [(disk, None, 2.0, 2.0)], start=np.array([-0.9, -0.2])),
+            QCQP(*x_plus_y, quadratic_constraints=[(disk, None, 2.0, 2.0)], start=np.array([-0.9, -0.2])),
             optimum=-2.0,
         ),
         Case(
             "maximization: 1 + xy on x² + y² ≤ 2",
-            QCQP.from_matrices(
-                (((0.0, 1.0), (0.0, 0.0)), None, 1.0),
-                [(disk, None, -inf, 2.0)],
+            QCQP(
+                ((0.0, 1.0), (0.0, 0.0)),
+                constant=1.0,
+                quadratic_constraints=[(disk, None, -inf, 2.0)],
                 sense="maximize",
                 start=np.array([1.0, 0.5]),
             ),
@@ -133,16 +174,14 @@ def _qcqps() -> list[Case]:
         ),
         Case(
             "bounds: x² + y² on x ≥ 1, −3 ≤ y ≤ −2",
-            QCQP.from_matrices(
-                (disk, None, 0.0), x_lower=[1.0, -3.0], x_upper=[inf, -2.0], start=np.array([2.0, -2.5])
-            ),
+            QCQP(disk, x_lower=[1.0, -3.0], x_upper=[inf, -2.0], start=np.array([2.0, -2.5])),
             optimum=5.0,
         ),
         Case(
             "range: x on −1 ≤ x + y ≤ 1, 0 ≤ y ≤ 2",
-            QCQP.from_matrices(
-                (None, (1.0, 0.0), 0.0),
-                [(None, (1.0, 1.0), -1.0, 1.0)],
+            QCQP(
+                q=(1.0, 0.0),
+                quadratic_constraints=[(None, (1.0, 1.0), -1.0, 1.0)],
                 x_lower=[-inf, 0.0],
                 x_upper=[inf, 2.0],
                 start=np.array([0.0, 0.5]),
@@ -151,16 +190,19 @@ def _qcqps() -> list[Case]:
         ),
         Case(
             "infeasible: x² + y² ≤ 1, x ≥ 2",
-            QCQP.from_matrices(
-                x_plus_y, [(disk, None, -inf, 1.0), (None, (1.0, 0.0), 2.0, inf)], start=np.array([0.3, 0.2])
+            QCQP(
+                *x_plus_y,
+                quadratic_constraints=[(disk, None, -inf, 1.0), (None, (1.0, 0.0), 2.0, inf)],
+                start=np.array([0.3, 0.2]),
             ),
             answer="infeasible",
         ),
         Case(
             "unbounded: x − y² on x ≥ 0",
-            QCQP.from_matrices(
-                (((0.0, 0.0), (0.0, -1.0)), (1.0, 0.0), 0.0),
-                [(None, (1.0, 0.0), 0.0, inf)],
+            QCQP(
+                ((0.0, 0.0), (0.0, -1.0)),
+                (1.0, 0.0),
+                quadratic_constraints=[(None, (1.0, 0.0), 0.0, inf)],
                 start=np.array([0.3, 0.2]),
             ),
             answer="unbounded",
@@ -189,25 +231,24 @@ def _tasks() -> list[Case]:
     ]
 
 
-def _complaints(solver: str | Solver, facts: SolverFacts, worker: Worker) -> Iterator[tuple[str, str]]:
-    """Yield the name of each case, and an error message about the solver's answer or ""."""
-    for case in cases(facts):
-        many = isinstance(case.problem, MaxMargin) and facts.scope is Scope.LOCAL
-        attempts: list[Attempt] = []
-        complaint = ""
-        while len(attempts) < (MAX_STARTS if many else 1) and not complaint:
-            start = random_start(case.problem, len(attempts))
-            isolated = worker.attempt(case.problem, solver, start, TIME_LIMIT, tolerance=facts.tolerance)
-            attempts.append(isolated.attempt)
-            complaint = _wrong_claim(facts, case, isolated)
-        yield case.name, complaint or _wrong_answer(facts, case, attempts)
-    yield f"time limit of {SHORT_TIME_LIMIT:g} s", _lateness(solver, facts, worker)
+def _complaint(solver: str | Solver, facts: SolverFacts, case: Case, worker: Worker) -> str:
+    """Run the solver on a case; return an error message about its answer, or "" if it is correct."""
+    many = isinstance(case.problem, MaxMargin) and facts.scope is Scope.LOCAL
+    options = RunOptions(time_limit=TIME_LIMIT, tolerance=facts.tolerance)
+    attempts: list[Attempt] = []
+    for number in range(MAX_STARTS if many else 1):
+        outcome = worker.attempt(case.problem, solver, random_start(case.problem, number), options)
+        attempts.append(outcome.attempt)
+        if complaint := _wrong_claim(facts, case, outcome):
+            return complaint
+    return _wrong_answer(facts, case, attempts)
 
 
 def _lateness(solver: str | Solver, facts: SolverFacts, worker: Worker) -> str:
     """Run the solver with a short time limit; return an error message, or "" if it obeys the limit."""
     task = problem("covariance_perceptron[m=40,load=2]")
-    late = worker.attempt(task, solver, time_limit=SHORT_TIME_LIMIT, grace_seconds=PATIENCE_SECONDS)
+    options = RunOptions(time_limit=SHORT_TIME_LIMIT)
+    late = worker.attempt(task, solver, options=options, grace_seconds=PATIENCE_SECONDS)
     attempt = late.attempt
     if attempt.message.startswith("killed"):
         return attempt.message
@@ -221,22 +262,22 @@ def _lateness(solver: str | Solver, facts: SolverFacts, worker: Worker) -> str:
     return _misbehaviour(late)
 
 
-def _misbehaviour(isolated: Isolated) -> str:
+def _misbehaviour(outcome: Outcome) -> str:
     """Return an error message if a run failed, printed or left something behind; otherwise ""."""
-    attempt = isolated.attempt
+    attempt, reply = outcome.attempt, outcome.reply
     if attempt.termination in (Termination.ERROR, Termination.CRASHED):
         return f"{attempt.termination}: {attempt.message}"
-    if isolated.output:
-        return f"printed {isolated.output[:80]!r}"
-    if isolated.files:
-        return f"left files behind: {', '.join(isolated.files)}"
-    return "; ".join(isolated.notes)
+    if reply.output:
+        return f"printed {reply.output!r}"
+    if reply.files:
+        return f"left files behind: {', '.join(reply.files)}"
+    return "; ".join(reply.notes)
 
 
-def _wrong_claim(facts: SolverFacts, case: Case, isolated: Isolated) -> str:
+def _wrong_claim(facts: SolverFacts, case: Case, outcome: Outcome) -> str:
     """Return an error message if an attempt misbehaves or makes a false claim; otherwise ""."""
-    attempt = isolated.attempt
-    misbehaviour = _misbehaviour(isolated)
+    attempt = outcome.attempt
+    misbehaviour = _misbehaviour(outcome)
     if misbehaviour:
         return misbehaviour
     if attempt.point_status is PointStatus.INVALID:
@@ -265,7 +306,7 @@ def _wrong_answer(facts: SolverFacts, case: Case, attempts: list[Attempt]) -> st
 
 
 def _wrong_termination(facts: SolverFacts, case: Case, attempt: Attempt) -> str:
-    """Return an error message if an attempt at a problem without an optimum contradicts that; otherwise ""."""
+    """Return an error message if an attempt at an infeasible or unbounded problem claims otherwise; else ""."""
     proof = Termination.INFEASIBLE if case.answer == "infeasible" else Termination.UNBOUNDED
     contradiction = f"says {attempt.termination}, but the problem is {case.answer}"
     if attempt.termination.claims_a_solution:

@@ -3,8 +3,11 @@
 A `Proposal` holds claims of the solver. `qcqpbench.run.verify` recomputes them from the problem and the point.
 """
 
+import functools
 import math
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 # Imported by name, so that a solver cannot replace these clocks by patching `time`.
@@ -14,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qcqpbench.catalog.machine import usable_cores
 from qcqpbench.catalog.solver import Budget, QCQPSolver, RunCallbacks, Solution, Solver, real_array
 from qcqpbench.catalog.status import Availability, Termination
 from qcqpbench.errors import MAX_MESSAGE_CHARACTERS, describe_error
@@ -46,6 +50,7 @@ class Proposal:
     bound: float | None = None
     iterations: int | None = None
     multipliers: Array | None = None
+    offsets: Array | None = None
     message: str = ""
     details: Mapping[str, str | float] = field(default_factory=dict)
     trace: Trace = ()
@@ -53,6 +58,43 @@ class Proposal:
     build_seconds: float | None = None
     solve_seconds: float | None = None
     cpu_seconds: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class RunReply:
+    """Reply of a solver's process to a run request.
+
+    Attributes
+    ----------
+    proposal
+        Claims and points of the solver.
+    peak_memory_bytes
+        Peak memory of the process during the run.
+    output
+        The end of the solver's output.
+    files
+        Names of files that the solver left in its working directory.
+    notes
+        Descriptions of misbehaviour: too many threads, processes left behind, changed state, too much memory.
+    fresh
+        Whether the next run needs a new process.
+    refused
+        Whether the process could not begin the run.
+    lost
+        Whether the process was killed by something other than the suite.
+    other_version
+        Whether the process has another version of the solver than the run requires.
+    """
+
+    proposal: Proposal
+    peak_memory_bytes: int = 0
+    output: str = ""
+    files: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    fresh: bool = False
+    refused: bool = False
+    lost: bool = False
+    other_version: bool = False
 
 
 def propose(
@@ -63,7 +105,11 @@ def propose(
     threads: int = 1,
     callbacks: RunCallbacks | None = None,
 ) -> Proposal:
-    """Run a solver once on a problem in this process; exceptions and invalid results yield a proposal as well."""
+    """Run a solver once on a problem in this process and return its proposal.
+
+    If the solver is unavailable, raises an exception or returns an invalid result, the termination of the proposal says
+    so. The caller limits the threads during `build`, see `limit_threads`.
+    """
     status, reason = solver.availability()
     if status is not Availability.AVAILABLE:
         return Proposal(Termination.SKIPPED, message=reason[:MAX_MESSAGE_CHARACTERS])
@@ -72,12 +118,14 @@ def propose(
     try:
         seen, point = _as_seen(problem, solver, start)
         run = solver.build(seen)
-        clock.built()
-        callbacks.entered()
-        budget = Budget(time_limit, threads, callbacks, shape=point.shape)
-        solution = run(point, budget)
-        # Converted before the clock stops, because a lazy array may compute its values only now.
-        proposal = replace(plain_proposal(solution, seen), trace=plain_trace(budget))
+        # Once more, because `build` may have loaded libraries.
+        with limit_threads(threads):
+            clock.built()
+            callbacks.entered()
+            budget = Budget(time_limit, threads, callbacks, shape=point.shape)
+            solution = run(point, budget)
+            # Converted before the clock stops, because a lazy array may compute its values only now.
+            proposal = replace(plain_proposal(solution, seen), trace=plain_trace(budget))
     except (Exception, SystemExit) as error:
         memory = isinstance(error, MemoryError)
         termination = Termination.MEMORY_LIMIT if memory else Termination.ERROR
@@ -86,6 +134,24 @@ def propose(
         clock.ended()
         callbacks.left()
     return replace(proposal, **clock.times())
+
+
+def limit_threads(threads: int) -> AbstractContextManager[object]:
+    """Limit the BLAS and OpenMP libraries of this process to `threads` threads until the returned context ends.
+
+    Libraries that are loaded later are not limited. In a worker they read the environment variables that the fork
+    server sets.
+    """
+    # OpenBLAS limits itself to the usable cores only when it is loaded; more threads than cores slow it down.
+    return _loaded_libraries(len(sys.modules)).limit(limits=min(threads, usable_cores() or threads))
+
+
+@functools.lru_cache(maxsize=1)
+def _loaded_libraries(n_modules: int) -> Any:
+    """Return a controller of the loaded libraries; finding them takes 1 ms, so it is repeated only after imports."""
+    from threadpoolctl import ThreadpoolController  # noqa: PLC0415 (`import qcqpbench` loads NumPy and SciPy only)
+
+    return ThreadpoolController()
 
 
 class _Clock:
@@ -113,7 +179,7 @@ class _Clock:
 
 
 def _as_seen(problem: MaxMargin | QCQP, solver: Solver, start: Array) -> tuple[MaxMargin | QCQP, Array]:
-    """Return the problem and the start as passed to the solver; a task is encoded as a QCQP for a QCQPSolver."""
+    """Return the problem and the start as the solver gets them: for a QCQPSolver, a task is encoded as a QCQP."""
     if isinstance(problem, MaxMargin) and isinstance(solver, QCQPSolver):
         form = formulation(solver.formulation)
         return form.encode(problem), form.encode_start(problem, start)
@@ -131,7 +197,11 @@ def plain_proposal(solution: Any, seen: MaxMargin | QCQP) -> Proposal:
     if x is not None and x.size != math.prod(shape):
         notes.append(f"the point must have the shape {shape}, got {x.shape}")
         x = np.empty(0)
-    multipliers, note = _plain_multipliers(solution.multipliers, seen)
+    multipliers = offsets = None
+    if isinstance(seen, MaxMargin):
+        multipliers, note = _plain_array(solution.multipliers, "the multipliers", seen.labels.shape)
+        offsets, offsets_note = _plain_array(solution.offsets, "the offsets", (seen.n,))
+        notes += [note, offsets_note]
     message = solution.message
     message = message.decode(errors="replace") if isinstance(message, bytes) else str(message)
     return Proposal(
@@ -141,22 +211,24 @@ def plain_proposal(solution: Any, seen: MaxMargin | QCQP) -> Proposal:
         bound=None if solution.bound is None else float(solution.bound),
         iterations=None if solution.iterations is None else int(solution.iterations),
         multipliers=multipliers,
-        message="; ".join(filter(None, [message[:MAX_MESSAGE_CHARACTERS], *notes, note])),
+        offsets=offsets,
+        message="; ".join(filter(None, [message[:MAX_MESSAGE_CHARACTERS], *notes])),
         details=plain_details(solution.details),
     )
 
 
-def _plain_multipliers(multipliers: Any, seen: MaxMargin | QCQP) -> tuple[Array | None, str]:
-    """Return the multipliers of a task as an array and an empty note, or None and a note about the error."""
-    if multipliers is None or not isinstance(seen, MaxMargin):
+def _plain_array(values: Any, name: str, shape: tuple[int, ...]) -> tuple[Array | None, str]:
+    """Return (array of `values`, ""), or (None, error message) if `values` are not real numbers of this `shape`.
+
+    Return (None, "") if `values` is None.
+    """
+    if values is None:
         return None, ""
     try:
-        array = real_array(multipliers, "the multipliers")
+        array = real_array(values, name)
     except (TypeError, ValueError) as error:
         return None, str(error)
-    if array.shape != seen.labels.shape:
-        return None, f"the multipliers must have the shape {seen.labels.shape}, got {array.shape}"
-    return array, ""
+    return (array, "") if array.shape == shape else (None, f"{name} must have the shape {shape}, got {array.shape}")
 
 
 def plain_details(details: Mapping[Any, Any]) -> dict[str, str | float]:

@@ -40,7 +40,7 @@ import re
 import tomllib
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
@@ -82,7 +82,7 @@ def load_suite(name: str | Path, every: Sequence[str] | None = None) -> Suite:
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise QcqpbenchError(f"{path}: must be UTF-8 text: {error}") from error
+        raise QcqpbenchError(f"{path}: must be UTF-8 text, got other bytes: {error}") from error
     except OSError as error:
         raise QcqpbenchError(f"{path}: cannot be read: {system_reason(error)}") from error
     return _SuiteFile(path, text, every).suite()
@@ -145,7 +145,7 @@ class _SuiteFile:
                     raise nearest(key, allowed, "key")
                 require(key != "about" or isinstance(value, str), f"about must be text, got {value!r:.100}")
                 if key in SETTINGS:
-                    settings = replace(settings, **{key: value})
+                    settings = settings.changed(key, value)
         return settings
 
     def _blocks(self, kind: Literal["problem", "solver"]) -> list[_Block]:
@@ -174,7 +174,7 @@ class _SuiteFile:
         for key, value in block.content.items():
             if key in SETTINGS:
                 with self._at(key, block):
-                    settings = replace(settings, **{key: value})
+                    settings = settings.changed(key, value)
         with self._at("where", block):
             where = _where(block.content.get("where", {}), problems)
         for spec in self._specs(block):

@@ -11,6 +11,7 @@ from qcqpbench.catalog.status import PointStatus
 from qcqpbench.errors import QcqpbenchError
 from qcqpbench.problem.formulations import Formulation, formulation
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
+from qcqpbench.problem.metadata import relative_gap
 from qcqpbench.problem.qcqp import QCQP
 
 from .proposal import Proposal
@@ -57,7 +58,10 @@ class Finding:
 
 
 def verify(problem: QCQP | MaxMargin, x: ArrayLike | None, tolerance: float = FEASIBILITY_TOLERANCE) -> Finding:
-    """Evaluate a point. A point `x` of a QCQP is feasible if its relative violation is at most `tolerance`."""
+    """Evaluate the point `x` of a QCQP, shape (n_variables,), or of a task, shape (n, m), and return the finding.
+
+    A point of a QCQP is feasible if its relative violation is at most `tolerance`; a valid point of a task always is.
+    """
     if x is None:
         return Finding(PointStatus.NONE)
     try:
@@ -108,8 +112,10 @@ class Evaluation:
     ----------
     finding
         The values recomputed at the point.
-    point, x, trace, multipliers
+    point, trace, multipliers, offsets
         As in `Attempt`; arrays of a wrong shape are left out.
+    x
+        The point of a formulation from which `point` was decoded.
     bound
         The claimed bound; for a task in a formulation, the bound on the margin that it implies.
     gap
@@ -123,6 +129,7 @@ class Evaluation:
     x: Array | None = None
     trace: tuple[tuple[float, Array], ...] = ()
     multipliers: Array | None = None
+    offsets: Array | None = None
     bound: float | None = None
     gap: float | None = None
     kappa_bar_theory: float | None = None
@@ -162,9 +169,10 @@ def evaluate(
         point=point,
         x=encoded,
         trace=_decode_trace(problem, form, proposal.trace),
-        multipliers=_multipliers(problem, proposal),
+        multipliers=_of_shape(proposal.multipliers, problem.labels.shape) if isinstance(problem, MaxMargin) else None,
+        offsets=_of_shape(proposal.offsets, (problem.n,)) if isinstance(problem, MaxMargin) else None,
         bound=bound,
-        gap=relative_gap(bound, finding.objective if isinstance(problem, QCQP) else finding.margin),
+        gap=optimality_gap(bound, finding.objective if isinstance(problem, QCQP) else finding.margin),
         kappa_bar_theory=None if theory is None else float(theory),
         best_known=None if best_known is None else finite(best_known.value),
         sense=None if isinstance(problem, MaxMargin) else problem.sense,
@@ -193,12 +201,9 @@ def _decode_trace(
     return tuple((at, x) for at, x in trace if x.shape == shape)
 
 
-def _multipliers(problem: MaxMargin | QCQP, proposal: Proposal) -> Array | None:
-    """Return the multipliers of a proposal; None unless they have the shape of the labels of a task."""
-    multipliers = proposal.multipliers
-    if multipliers is None or not isinstance(problem, MaxMargin) or multipliers.shape != problem.labels.shape:
-        return None
-    return multipliers
+def _of_shape(array: Array | None, shape: tuple[int, ...]) -> Array | None:
+    """Return `array`, or None if it has another shape."""
+    return None if array is None or array.shape != shape else array
 
 
 def finite(value: float | None) -> float | None:
@@ -206,11 +211,9 @@ def finite(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else float(value)
 
 
-def relative_gap(bound: float | None, value: float | None) -> float | None:
-    """Return abs(bound − value) relative to the larger absolute value of the two; None if one is None."""
-    if bound is None or value is None:
-        return None
-    return abs(bound - value) / max(abs(bound), abs(value), 1e-300)
+def optimality_gap(bound: float | None, value: float | None) -> float | None:
+    """Return the absolute value of the relative gap between `bound` and `value`; None if one is None."""
+    return None if bound is None or value is None else abs(relative_gap(value, bound))
 
 
 def _best_reported(seen: MaxMargin | QCQP, proposal: Proposal, tolerance: float) -> Array | None:

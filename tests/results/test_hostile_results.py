@@ -13,14 +13,15 @@ import pytest
 
 from qcqpbench import QcqpbenchError
 from qcqpbench.analysis.report.numbers.sources import read
-from qcqpbench.catalog.best_known import shipped_path
+from qcqpbench.catalog.best_known import read_records, shipped_path
 from qcqpbench.results import schema
-from qcqpbench.results._blobs import pack, unpack, unpack_trace
-from qcqpbench.results.improve_best_known import _offsets
+from qcqpbench.results._encoding import pack, unpack, unpack_trace
+from qcqpbench.results.improve_best_known import _offsets_in_details
 from qcqpbench.results.store import Store
 from tests.support.old_files import make_older
 from tests.support.results_files import call, change, reading_commands, rewrite_keys
 
+SCHEMA_WITHOUT_A_VIEW = 6
 DAMAGED = "must be a qcqpbench results file, but it is damaged"
 
 # --- damaged and forged files ---
@@ -96,13 +97,21 @@ def test_further_indexes_are_allowed(results: Path, capsys: pytest.CaptureFixtur
     assert call(capsys, "verify", results)[0] == 0
 
 
-@pytest.mark.parametrize("schema", range(1, len(schema.MIGRATIONS)))
+@pytest.mark.parametrize("schema", range(1, SCHEMA_WITHOUT_A_VIEW))
 def test_a_forged_view_of_an_older_file_is_not_read(results: Path, tmp_path: Path, schema: int) -> None:
     make_older(results, schema)
     change(results, "DROP VIEW IF EXISTS latest", FORGED)
     assert len(read([results]).rows) == 3
     with Store(results) as store:
         assert len(list(store.rows())) == 3
+
+
+@pytest.mark.parametrize("schema", range(SCHEMA_WITHOUT_A_VIEW, len(schema.MIGRATIONS)))
+def test_a_view_in_a_file_whose_schema_has_none_is_refused(results: Path, schema: int) -> None:
+    make_older(results, schema)
+    change(results, FORGED)
+    with pytest.raises(QcqpbenchError, match="its view latest is not one of qcqpbench's"):
+        Store(results)
 
 
 def test_a_trigger_of_an_older_file_is_refused_before_it_runs(results: Path) -> None:
@@ -142,7 +151,8 @@ def test_reading_commands_import_no_solver_and_no_plug_in(results: Path, tmp_pat
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stderr == ""
+    (record,) = read_records(few).values()
+    assert done.stderr == f"[1/1] {record.problem}\n"
 
 
 # --- unreadable values ---
@@ -162,7 +172,7 @@ BLOBS = {
 }
 
 
-@pytest.mark.parametrize("name", ["point", "x", "multipliers", "trace"])
+@pytest.mark.parametrize("name", ["point", "formulation_point", "multipliers", "offsets", "trace"])
 @pytest.mark.parametrize("blob", BLOBS.values(), ids=BLOBS)
 def test_verify_counts_rows_with_unreadable_arrays(
     results: Path, capsys: pytest.CaptureFixture[str], name: str, blob: bytes | str
@@ -176,7 +186,8 @@ def test_verify_counts_rows_with_unreadable_arrays(
 
 
 def test_commands_that_need_arrays_refuse_unreadable_ones(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    change(results, "UPDATE payload SET point = ?1, x = ?1, multipliers = ?1, trace = ?1", values=(BLOBS["cut"],))
+    names = ("point", "formulation_point", "multipliers", "offsets", "trace")
+    change(results, f"UPDATE payload SET {', '.join(f'{name} = ?1' for name in names)}", values=(BLOBS["cut"],))
     codes = []
     for words in reading_commands(results):
         code, lines = call(capsys, *words)
@@ -248,5 +259,5 @@ def test_an_unreadable_row_is_not_merged(results: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", ["abc", None, [1], "inf"])
 def test_offsets_that_are_not_numbers_are_ignored(value: Any) -> None:
-    assert _offsets({"offset_0": 1.0, "offset_1": value}) is None
-    assert _offsets({"offset_0": 1.0, "other": value}) is not None
+    assert _offsets_in_details({"offset_0": 1.0, "offset_1": value}) is None
+    assert _offsets_in_details({"offset_0": 1.0, "other": value}) is not None

@@ -7,20 +7,22 @@ import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 
 import qcqpbench
 from qcqpbench import QCQP
+from qcqpbench.catalog.machine import Machine
 from qcqpbench.catalog.status import PointStatus, Termination
 from qcqpbench.problem.metadata import BestKnown
-from qcqpbench.results._blobs import pack, unpack
-from qcqpbench.results.store import Row, Store
-from qcqpbench.run.attempt import solve
-from qcqpbench.run.job import Outcome, load_problem
-from qcqpbench.run.suite import Suite
+from qcqpbench.results._encoding import pack, unpack
+from qcqpbench.results.reverify import reverify
+from qcqpbench.results.row import Row
+from qcqpbench.results.store import Store
+from qcqpbench.run.attempt import Outcome, solve
+from qcqpbench.run.suite import Settings, Suite
 from qcqpbench.run.suite_file import load_suite
 from qcqpbench.run.verify import verify
 from tests.support.old_files import make_older
@@ -34,6 +36,7 @@ from tests.support.results_files import (
     change,
     outcome,
     read_rows,
+    reply,
     rewrite_keys,
 )
 
@@ -62,7 +65,7 @@ def test_a_value_without_a_point_differs(
         )
     )
     change(results, f"UPDATE run SET {nothing}, point_status = 'none' WHERE id = 1")
-    change(results, "UPDATE payload SET point = NULL, x = NULL WHERE run = 1")
+    change(results, "UPDATE payload SET point = NULL, formulation_point = NULL WHERE run = 1")
     assert call(capsys, "verify", results) == (0, [f"{results}: 3 rows, 2 points re-evaluated: all as stored"])
     change(results, f"UPDATE run SET {name} = ? WHERE id = 1", values=(value,))
     code, (line, last) = call(capsys, "verify", results)
@@ -72,7 +75,8 @@ def test_a_value_without_a_point_differs(
 
 def test_a_row_without_x_is_not_checked_in_full(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Check that removing x does not hide a false objective and violation."""
-    change(results, "UPDATE payload SET x = NULL WHERE run = 2", "UPDATE run SET violation = 0 WHERE id = 2")
+    change(results, "UPDATE payload SET formulation_point = NULL WHERE run = 2")
+    change(results, "UPDATE run SET violation = 0 WHERE id = 2")
     code, lines = call(capsys, "verify", results)
     assert code == 1 and lines[0].startswith("could not be checked: 1 row: objective, violation and point_status")
 
@@ -81,7 +85,7 @@ def test_feasibility_is_re_evaluated_with_the_tolerance_of_the_row(
     results: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     x = unpack(pack(np.full(5, 1e-3)) or b"")
-    finding = verify(load_problem(CONVEX), x, 1e9)
+    finding = verify(qcqpbench.problem(CONVEX), x, 1e9)
     assert finding.relative_violation is not None and finding.relative_violation > 1e-3
     change(results, "UPDATE payload SET point = ? WHERE run = 3", values=(pack(x),))
     columns = ("objective", "violation", "relative_violation")
@@ -101,12 +105,12 @@ def test_feasibility_of_a_formulation_is_re_evaluated_with_the_tolerance_of_the_
 ) -> None:
     """Halve x of min_norm, which violates its stabilities and leaves the rows of W in their directions."""
     with Store(results) as store:
-        x = store.x(2)
+        x = store.formulation_point(2)
     assert x is not None
-    task: Any = load_problem(TASK)
+    task: Any = qcqpbench.problem(TASK)
     finding = verify(qcqpbench.formulation("min_norm").encode(task), x / 2)
     assert finding.relative_violation is not None and finding.relative_violation > 0.1
-    change(results, "UPDATE payload SET x = ? WHERE run = 2", values=(pack(x / 2),))
+    change(results, "UPDATE payload SET formulation_point = ? WHERE run = 2", values=(pack(x / 2),))
     for name in ("objective", "violation", "relative_violation"):
         change(results, f"UPDATE run SET {name} = ? WHERE id = 2", values=(getattr(finding, name),))
     for tolerance, status in ((10.0, "feasible"), (1e-6, "infeasible")):
@@ -116,6 +120,16 @@ def test_feasibility_of_a_formulation_is_re_evaluated_with_the_tolerance_of_the_
     change(results, "UPDATE run SET point_status = 'feasible' WHERE id = 2")
     code, lines = call(capsys, "verify", results)
     assert code == 1 and lines[0].startswith("run 2: point_status is 'infeasible', stored is 'feasible'")
+
+
+def test_differences_hold_values_as_in_the_file(results: Path) -> None:
+    change(results, "UPDATE run SET point_status = 'infeasible', scope = 'cosmic' WHERE id = 1")
+    with Store(results) as store:
+        differences = [difference for checked in reverify(store) for difference in checked.differences]
+    assert {(each.row.id, each.name, each.stored, each.recomputed) for each in differences} == {
+        (1, "point_status", "infeasible", "feasible"),
+        (1, "scope", "cosmic", None),
+    }
 
 
 def test_rows_that_newer_rows_replace_are_checked(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,21 +144,21 @@ def test_rows_that_newer_rows_replace_are_checked(results: Path, capsys: pytest.
 def test_infinite_findings_are_verified_reported_and_exported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    huge = QCQP.from_matrices((np.eye(2), None, 0.0), [(1e10 * np.eye(2), None, 0.0, 1.0)])
+    huge = QCQP(np.eye(2), quadratic_constraints=[(1e10 * np.eye(2), None, 0.0, 1.0)])
     results, instance = tmp_path / "a.db", tmp_path / "huge.npz"
     qcqpbench.write(huge, instance)
     x = np.array([1e200, 1.0])
     with np.errstate(over="ignore"):
         finding = verify(huge, x)
         assert (finding.objective, finding.violation) == (np.inf, np.inf)
-        (job,) = Suite.of([str(instance)], ["slsqp"]).jobs()
-        attempt = replace(solve(huge, "slsqp"), **vars(finding), point=x, termination=Termination.STALLED)
+        (spec,) = Suite.of([str(instance)], ["slsqp"]).runs()
+        attempt = replace(solve(huge, "slsqp"), spec=spec, **vars(finding), point=x, termination=Termination.STALLED)
         with Store(results, write=True) as store:
-            store.begin("a command", {})
-            store.add(Outcome(job, attempt))
+            store.begin("a command", Machine())
+            store.add(Outcome(attempt, reply()))
             (row,) = store.rows()
-        assert (row["objective"], row["violation"], row["relative_violation"]) == (np.inf, np.inf, np.inf)
-        assert row["time_limit"] is None
+        assert (row.objective, row.violation, row.relative_violation) == (np.inf, np.inf, np.inf)
+        assert row.time_limit == math.inf
         assert call(capsys, "verify", results)[0] == 0
         assert call(capsys, "report", results, "-o", tmp_path / "a.html")[0] == 0
     page = (tmp_path / "a.html").read_text()
@@ -182,8 +196,8 @@ def test_unchecked_rows_and_differences_are_counted_separately(
 
 @pytest.mark.parametrize(
     "forged",
-    ["solver = 'ipopt'", "version = '2'", "formulation = 'epigraph'", "start = 5", "seed = 1", "time_limit = 3.0",
-     "memory_limit = 9", "threads = 2", "tolerance = 1e9", "tolerance = -1.0", "key = 'abc'"],
+    ["solver = 'ipopt'", "version = '2'", "formulation = 'epigraph'", "start = 5", "start_seed = 1", "time_limit = 3.0",
+     "memory_limit_bytes = 9", "threads = 2", "tolerance = 1e9", "key = 'abc'"],
 )  # fmt: skip
 def test_a_column_that_the_key_does_not_agree_with_differs(
     results: Path, capsys: pytest.CaptureFixture[str], forged: str
@@ -193,6 +207,13 @@ def test_a_column_that_the_key_does_not_agree_with_differs(
     assert code == 1 and lines[0].startswith("run 2: key is ")
     rewrite_keys(results)
     assert not any("key is" in line for line in call(capsys, "verify", results)[1])
+
+
+def test_an_option_that_no_run_can_have_differs_with_any_key(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    change(results, "UPDATE run SET tolerance = -1.0 WHERE id = 2")
+    code, lines = call(capsys, "verify", results)
+    assert code == 1 and lines[0].startswith("run 2: key is ")
+    assert "tolerance must be a finite relative violation, at least 0, got -1.0" in lines[0]
 
 
 def test_the_key_of_a_row_whose_problem_is_missing_is_checked(
@@ -207,14 +228,15 @@ def test_the_key_of_a_row_whose_problem_is_missing_is_checked(
 
 def old_key(row: Row) -> str:
     """Return the key that versions before schema 6 gave a row: a hash of all columns, also with default values."""
-    names = ("problem_id", "solver", "version", "formulation", "start", "seed", "memory_limit", "threads")
-    content = {name: row[name] for name in names} | {"time_limit": row["time_limit"] or math.inf}
+    names = ("problem_id", "solver", "version", "formulation", "start", "time_limit", "threads")
+    content = {name: getattr(row, name) for name in names}
+    content |= {"seed": row.start_seed, "memory_limit": row.memory_limit_bytes}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def test_keys_of_versions_before_schema_6_agree(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for row in read_rows(results, all_rows=True):
-        change(results, "UPDATE run SET key = ? WHERE id = ?", values=(old_key(row), row["id"]))
+        change(results, "UPDATE run SET key = ? WHERE id = ?", values=(old_key(row), row.id))
     assert call(capsys, "verify", results)[0] == 0
     # They had no tolerance but the usual one.
     change(results, "UPDATE run SET tolerance = 1e9 WHERE id = 3")
@@ -245,7 +267,7 @@ def test_the_keys_of_the_file_of_schema_1_agree(tmp_path: Path, capsys: pytest.C
 def test_a_false_fact_about_the_problem_differs(
     results: Path, capsys: pytest.CaptureFixture[str], id: int, name: str, value: Any, recomputed: str | None
 ) -> None:
-    stored = {row["id"]: row[name] for row in read_rows(results)}[id]
+    stored = {row.id: getattr(row, name) for row in read_rows(results)}[id]
     change(results, f"UPDATE run SET {name} = ? WHERE id = ?", values=(value, id))
     code, (line, last) = call(capsys, "verify", results)
     expected = repr(stored) if recomputed is None else recomputed
@@ -261,8 +283,8 @@ def test_facts_that_a_row_does_not_state_are_no_difference(results: Path, capsys
 
 
 def test_a_run_without_a_point_need_not_state_theory(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (job,) = Suite.of([TASK], ["gip[starts=1]"], starts=1).jobs()
-    add_outcomes(results, outcome(job, termination=Termination.ERROR, point_status=PointStatus.NONE))
+    (spec,) = Suite.of([TASK], ["gip[starts=1]"], Settings(starts=1)).runs()
+    add_outcomes(results, outcome(spec, termination=Termination.ERROR, point_status=PointStatus.NONE))
     assert call(capsys, "verify", results) == (0, [f"{results}: 4 rows, 3 points re-evaluated: all as stored"])
 
 
@@ -283,8 +305,9 @@ def test_an_impossible_value_differs(results: Path, capsys: pytest.CaptureFixtur
 
 @pytest.mark.parametrize("id", [1, 2, 3])
 def test_the_gap_is_that_of_bound_and_value(results: Path, capsys: pytest.CaptureFixture[str], id: int) -> None:
-    (row,) = (row for row in read_rows(results) if row["id"] == id)
-    value = row["objective"] if row["margin"] is None else row["margin"]
+    (row,) = (row for row in read_rows(results) if row.id == id)
+    value = row.objective if row.margin is None else row.margin
+    assert value is not None
     bound = 2 * value
     change(results, "UPDATE run SET bound = ?, gap = 0.5 WHERE id = ?", values=(bound, id))
     assert call(capsys, "verify", results)[0] == 0
@@ -306,10 +329,10 @@ def test_a_false_value_is_reported_without_the_gap_that_follows_from_it(
 # --- best known values ---
 
 
-def write_problem(path: Path, sense: str, best: float | None) -> None:
-    problem = QCQP.from_matrices((np.eye(2), None, 0.0), [], sense=sense, x_lower=[-1, -1], x_upper=[1, 1])
+def write_problem(path: Path, sense: Literal["minimize", "maximize"], best: float | None) -> None:
+    problem = QCQP(np.eye(2), sense=sense, x_lower=[-1, -1], x_upper=[1, 1])
     best_known = None if best is None else BestKnown(best, "a paper")
-    qcqpbench.write(replace(problem, metadata=replace(problem.metadata, best_known=best_known)), path)
+    qcqpbench.write(problem.replace(metadata=replace(problem.metadata, best_known=best_known)), path)
 
 
 @pytest.mark.parametrize(
@@ -318,12 +341,17 @@ def write_problem(path: Path, sense: str, best: float | None) -> None:
      ("maximize", 1.0, 1.0, True), ("maximize", 1.0, 0.5, True), ("maximize", 1.0, 1.5, False)],
 )  # fmt: skip
 def test_a_best_known_value_may_be_older_and_not_better_than_that_of_the_problem(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], sense: str, today: float, stored: float, agrees: bool
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    sense: Literal["minimize", "maximize"],
+    today: float,
+    stored: float,
+    agrees: bool,
 ) -> None:
     instance, results = tmp_path / "a.npz", tmp_path / "a.db"
     write_problem(instance, sense, today)
     add_runs(results, [str(instance)], ["slsqp"])
-    assert [row["best_known"] for row in read_rows(results)] == [today]
+    assert [row.best_known for row in read_rows(results)] == [today]
     change(results, "UPDATE run SET best_known = ?", values=(stored,))
     code, lines = call(capsys, "verify", results)
     assert (code == 0) is agrees
@@ -345,7 +373,7 @@ def test_a_forged_margin_of_the_list_of_best_known_margins_differs(
     results = tmp_path / "a.db"
     add_runs(results, [load_suite("best_known").problems[0]], ["gip[starts=1]"])
     (row,) = read_rows(results)
-    assert row["best_known"] is not None and call(capsys, "verify", results)[0] == 0
+    assert row.best_known is not None and call(capsys, "verify", results)[0] == 0
     change(results, "UPDATE run SET best_known = 2 * best_known")
     code, lines = call(capsys, "verify", results)
-    assert code == 1 and lines[0].startswith(f"run 1: best_known is {row['best_known']!r}, stored is ")
+    assert code == 1 and lines[0].startswith(f"run 1: best_known is {row.best_known!r}, stored is ")

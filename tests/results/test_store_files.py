@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qcqpbench import QcqpbenchError
+from qcqpbench import QcqpbenchError, Termination
 from qcqpbench.results import schema
 from qcqpbench.results.store import Store
-from tests.support.results_files import JOB, ROOT, add_outcomes, is_intact, names_beside, outcome, read_rows
+from tests.support.results_files import ROOT, SPEC, add_outcomes, is_intact, names_beside, outcome, read_rows
 
 SCHEMA = len(schema.MIGRATIONS)
 
@@ -30,7 +30,7 @@ def write_other_database(path: Path, wal: bool = False) -> None:
 
 def write_damaged(path: Path, kind: str) -> None:
     """Write a file that is not a results file, or a damaged one."""
-    add_outcomes(path, *(outcome(replace(JOB, start=k), message="m" * 900) for k in range(100)))
+    add_outcomes(path, *(outcome(replace(SPEC, start=k), message="m" * 900) for k in range(100)))
     content = path.read_bytes()
     middle = len(content) // 2
     if kind.startswith("other"):
@@ -126,10 +126,10 @@ def test_older_files_are_migrated_when_they_are_opened(tmp_path: Path, monkeypat
     monkeypatch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, change])
     for path, write in ((old, False), (other, True)):
         with Store(path, write=write) as store:
-            assert [row["margin"] for row in store.rows()] == [3.0]
+            assert [row.margin for row in store.rows()] == [3.0]
             assert store._connection.execute("SELECT mood FROM run").fetchall() == [("fine",)]
             assert store._connection.execute("PRAGMA user_version").fetchone() == (SCHEMA + 1,)
-    add_outcomes(other, outcome(replace(JOB, start=1)))
+    add_outcomes(other, outcome(replace(SPEC, start=1)))
     assert len(read_rows(other)) == 2
     monkeypatch.undo()
     with pytest.raises(QcqpbenchError, match=f"schema must be {SCHEMA} or older, got {SCHEMA + 1}"):
@@ -152,14 +152,14 @@ def test_the_file_of_schema_1_can_be_read() -> None:
         path = Path(shutil.copy(ROOT / "tests" / "data" / "schema-1.db", folder))
         stored = read_rows(path)
         with Store(path) as store:
-            np.testing.assert_array_equal(store.point(stored[0]["id"]), [[0.6, 0.8], [1.0, 0.0]])
-            assert [seconds for seconds, _ in store.trace(stored[0]["id"])] == [0.25, 0.5]
-            assert store.x(stored[0]["id"]) is None
+            np.testing.assert_array_equal(store.point(stored[0].id), [[0.6, 0.8], [1.0, 0.0]])
+            assert [seconds for seconds, _ in store.trace(stored[0].id)] == [0.25, 0.5]
+            assert store.formulation_point(stored[0].id) is None
         with Store(Path(folder, "new.db"), write=True) as store:
             assert store.merge(path) == 2
-    assert [(row["solver"], row["termination"], row["margin"]) for row in stored] == [
-        ("gip[starts=8]", "finished", 0.125),
-        ("gip[starts=8]", "crashed", None),
+    assert [(row.solver, row.termination, row.margin) for row in stored] == [
+        ("gip[starts=8]", Termination.FINISHED, 0.125),
+        ("gip[starts=8]", Termination.CRASHED, None),
     ]
 
 

@@ -10,18 +10,20 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from qcqpbench import QcqpbenchError
+from qcqpbench.catalog.machine import Machine
 from qcqpbench.results.schema import readable_errors
 from qcqpbench.results.store import Store
-from tests.support.results_files import JOB, ROOT, add_outcomes, is_intact, names_beside, outcome, read_rows
+from tests.support.results_files import ROOT, SPEC, add_outcomes, is_intact, names_beside, outcome, read_rows
 
 
 def test_a_file_has_one_writer_at_a_time(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     with Store(path, write=True) as store:
-        store.begin("run", {})
+        store.begin("run", Machine())
         store.add(outcome())
         with pytest.raises(QcqpbenchError, match=f"process {os.getpid()} is writing to it"):
             Store(path, write=True)
@@ -31,11 +33,11 @@ def test_a_file_has_one_writer_at_a_time(tmp_path: Path) -> None:
         # Readers, in this process and in others, see committed rows while there is a writer.
         with Store(path) as reader:
             assert len(list(reader.rows())) == 1
-            store.add(outcome(replace(JOB, start=1)))
+            store.add(outcome(replace(SPEC, start=1)))
             assert len(list(reader.rows())) == 2
         code = f"import qcqpbench.results.store\nprint(len(list(qcqpbench.results.store.Store({str(path)!r}).rows())))"
         assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True) == "2\n"
-        store.add(outcome(replace(JOB, start=2)))
+        store.add(outcome(replace(SPEC, start=2)))
     assert names_beside(path) == ["a.db"] and len(read_rows(path)) == 3
     Store(path, write=True).close()
 
@@ -47,7 +49,7 @@ def test_a_link_is_locked_and_written_as_the_file_it_leads_to(tmp_path: Path) ->
     link.symlink_to(path)
     with Store(path, write=True), pytest.raises(QcqpbenchError, match=r"link\.db: process .* is writing to it"):
         Store(link, write=True)
-    add_outcomes(link, outcome(replace(JOB, start=1)))
+    add_outcomes(link, outcome(replace(SPEC, start=1)))
     assert len(read_rows(path)) == 2
     assert names_beside(path) == ["a.db", "other"] and names_beside(link) == ["link.db"]
 
@@ -55,21 +57,22 @@ def test_a_link_is_locked_and_written_as_the_file_it_leads_to(tmp_path: Path) ->
 def test_a_reader_cannot_write(tmp_path: Path) -> None:
     add_outcomes(tmp_path / "a.db", outcome())
     with Store(tmp_path / "a.db") as store, pytest.raises(QcqpbenchError, match="readonly"):
-        store.begin("run", {})
+        store.begin("run", Machine())
 
 
 ADD_FOREVER = """
 import itertools, os, sys
 sys.path.insert(0, {root!r})
 from dataclasses import replace
+from qcqpbench.catalog.machine import Machine
 from qcqpbench.results.store import Store
-from tests.support.results_files import JOB, outcome
+from tests.support.results_files import SPEC, outcome
 import numpy as np
 with Store({path!r}, write=True) as store:
-    store.begin("run", {{}})
+    store.begin("run", Machine())
     first = len(list(store.rows()))
     for k in itertools.count(first):
-        store.add(outcome(replace(JOB, start=k), point=np.full((2, 50), k)))
+        store.add(outcome(replace(SPEC, start=k), point=np.full((2, 50), k)))
         os.write(1, b"%d\\n" % k)
 """
 
@@ -87,12 +90,13 @@ def test_added_rows_outlive_a_kill(tmp_path: Path) -> None:
             process.send_signal(signal.SIGKILL)
             printed = [int(line), *map(int, process.stdout.read().split())]
         rows = read_rows(path)
-        assert [row["start"] for row in rows] == list(range(len(rows)))
+        assert [row.start for row in rows] == list(range(len(rows)))
         # One more may have been committed and not printed.
         assert max(printed) + 1 <= len(rows) <= max(printed) + 2
         assert is_intact(path)
         with Store(path) as store:
-            assert all((store.point(row["id"]) == row["start"]).all() for row in rows)
+            for row in rows:
+                np.testing.assert_array_equal(store.point(row.id), np.full((2, 50), row.start))
         last = len(rows) - 1
 
 
@@ -100,16 +104,17 @@ ADD_UNTIL_FULL = """
 import resource, sys
 sys.path.insert(0, {root!r})
 from dataclasses import replace
+from qcqpbench.catalog.machine import Machine
 from qcqpbench.results.store import Store
-from tests.support.results_files import JOB, outcome
+from tests.support.results_files import SPEC, outcome
 import numpy as np
 {limit}
 k = 0
 try:
     with Store({path!r}, write=True) as store:
-        store.begin("run", {{}})
+        store.begin("run", Machine())
         for k in range(10_000):
-            store.add(outcome(replace(JOB, start=k), point=np.full((2, 50), k)))
+            store.add(outcome(replace(SPEC, start=k), point=np.full((2, 50), k)))
             print(k, flush=True)
 except Exception as error:
     print(type(error).__name__, error, sep="\\n")
@@ -127,7 +132,7 @@ def check_full(path: Path, printed: list[str]) -> None:
     assert printed[-1].endswith("the rows stored so far are safe, so free disk space and run again")
     stored = int(printed[-3]) + 1
     assert stored > 10
-    assert [row["start"] for row in read_rows(path)] == list(range(stored))
+    assert [row.start for row in read_rows(path)] == list(range(stored))
     assert is_intact(path)
 
 
@@ -135,7 +140,7 @@ def test_a_file_that_may_not_grow_loses_no_row(tmp_path: Path) -> None:
     limit = "resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))"
     printed = add_until_full(tmp_path / "a.db", limit)
     check_full(tmp_path / "a.db", printed)
-    add_outcomes(tmp_path / "a.db", outcome(replace(JOB, start=99_999)))
+    add_outcomes(tmp_path / "a.db", outcome(replace(SPEC, start=99_999)))
     assert len(read_rows(tmp_path / "a.db")) == int(printed[-3]) + 2
 
 
@@ -211,7 +216,7 @@ def test_a_reader_without_room_names_the_file_that_cannot_be_written(tmp_path: P
 @pytest.mark.parametrize("name", ["report.html", "table.csv"])
 def test_a_full_disk_of_the_target_names_the_target(tmp_path: Path, name: str) -> None:
     """Check a report and a table that do not fit, of a results file that needs no room."""
-    add_outcomes(tmp_path / "a.db", *(outcome(replace(JOB, start=k), message="m" * 900) for k in range(100)))
+    add_outcomes(tmp_path / "a.db", *(outcome(replace(SPEC, start=k), message="m" * 900) for k in range(100)))
     words = ["export", "a.db", name] if name.endswith(".csv") else ["report", "a.db", "-o", name]
     code = READ_WITHOUT_ROOM.replace("2000", "40_000")
     done = subprocess.run(

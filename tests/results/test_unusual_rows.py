@@ -19,18 +19,18 @@ from qcqpbench.analysis.report.numbers.contents import contents
 from qcqpbench.analysis.report.numbers.sources import read
 from qcqpbench.analysis.report.render.html import html
 from qcqpbench.analysis.report.render.markdown import markdown
-from qcqpbench.catalog.status import PointStatus, Termination
+from qcqpbench.catalog.machine import Machine
+from qcqpbench.catalog.status import PointStatus, Scope, Termination
 from qcqpbench.cli.main import main
-from qcqpbench.results._blobs import pack_trace
+from qcqpbench.results._encoding import pack_trace
 from qcqpbench.results.export import escape, unescape
 from qcqpbench.results.store import Store
-from qcqpbench.run.attempt import solve
-from qcqpbench.run.job import Outcome, load_problem
+from qcqpbench.run.attempt import Outcome, solve
 from qcqpbench.run.suite import Suite
 from tests.support.old_files import make_older
 from tests.support.report_rows import general, row
 from tests.support.report_rows import results as made_up
-from tests.support.results_files import CONVEX, TASK, call, change
+from tests.support.results_files import CONVEX, TASK, call, change, reply
 
 # --- tolerances and times in reports ---
 
@@ -40,13 +40,13 @@ def test_the_best_value_of_a_report_is_of_a_point_feasible_to_1e_6() -> None:
     strict = general(solver="strict", objective=1.0, tolerance=1e-6, relative_violation=1e-7)
     loose = general(solver="loose", objective=-100.0, tolerance=1e9, relative_violation=50.0)
     numbers = contents(made_up([strict, loose]))
-    lines = {line["solver"]: line for line in numbers["general"]["summary"]}
-    assert (lines["strict"]["gap_median"], lines["strict"]["reached"]) == (0.0, 1)
-    assert (lines["loose"]["gap_median"], lines["loose"]["reached"], lines["loose"]["feasible"]) == (None, 0, 0)
-    (problem,) = numbers["general"]["problems"]
-    assert (problem["found"], problem["solvers"]) == (1.0, ["strict"])
+    lines = {line.solver: line for line in numbers.general.summary}
+    assert (lines["strict"].gap_median, lines["strict"].reached) == (0.0, 1)
+    assert (lines["loose"].gap_median, lines["loose"].reached, lines["loose"].feasible) == (None, 0, 0)
+    (problem,) = numbers.general.problems
+    assert (problem.found, problem.solvers) == (1.0, ("strict",))
     # The suite did find the point feasible, so the solver's claim is not false.
-    assert (lines["loose"]["false_claims"], numbers["false_rows"]) == (0, [])
+    assert (lines["loose"].false_claims, numbers.false_rows) == (0, ())
 
 
 def test_a_strict_tolerance_still_counts() -> None:
@@ -70,8 +70,8 @@ def test_a_tolerance_must_be_finite(tmp_path: Path, capsys: pytest.CaptureFixtur
         code, (line,) = call(capsys, *words)
         assert code == 2 and "tolerance" in line and "finite" in line
     assert not results.exists()
-    with pytest.raises(QcqpbenchError, match="tolerance must be a finite number, 0 or more, got"):
-        solve(load_problem(CONVEX), "slsqp", tolerance=tolerance)
+    with pytest.raises(QcqpbenchError, match="tolerance must be a finite relative violation, at least 0, got"):
+        solve(qcqpbench.problem(CONVEX), "slsqp", tolerance=tolerance)
 
 
 def test_points_reported_before_the_start_are_not_in_the_trace(results: Path) -> None:
@@ -79,13 +79,13 @@ def test_points_reported_before_the_start_are_not_in_the_trace(results: Path) ->
     seconds = (-1e6, -math.inf, math.nan, 0.0, 0.5)
     change(results, "UPDATE payload SET trace = ? WHERE run = 1", values=(pack_trace([(at, point) for at in seconds]),))
     report = read([results])
-    (trace,) = (row["trace"] for row in report.rows if row["id"] == 1 and row["solver"].startswith("gip"))
+    (trace,) = (row.trace for row in report.rows if row.id == 1 and row.solver.startswith("gip"))
     assert [at for at, _ in trace] == [0.0, 0.5]
     assert "gip" in html(report)
 
 
 def test_a_run_of_unknown_time_and_without_a_limit_never_reaches_a_target() -> None:
-    unknown = row(solve_seconds=None, time_limit=None)
+    unknown = row(solve_seconds=None, time_limit=math.inf)
     assert metrics.seconds_to(unknown, 0.9) == math.inf
     assert metrics.seconds_to(row(solve_seconds=None, time_limit=10.0), 0.9) == 10.5
     assert metrics.quality_at([unknown], 1.0, [1.0, 1e9]) == [0.0, 0.0]
@@ -99,31 +99,31 @@ def test_words_of_a_newer_version_are_shown_as_they_are(results: Path, tmp_path:
     read_back = read([results])
     numbers = contents(read_back)
     assert ("bored", "bored", "blurred") in {
-        (line["termination"], line["claim"], line["point_status"]) for line in numbers["statuses"]
+        (str(line.termination), line.termination.message, str(line.point_status)) for line in numbers.statuses
     }
     assert "bored" in markdown(read_back) and "blurred" in html(read_back)
 
 
 def test_the_scope_of_a_solver_is_that_of_its_row(results: Path) -> None:
     change(results, "UPDATE run SET scope = 'bound' WHERE id = 1", "UPDATE run SET solver = 'elsewhere' WHERE id = 1")
-    assert {row["solver"]: row["scope"] for row in read([results]).rows}["elsewhere"] == "bound"
+    assert {row.solver: row.scope for row in read([results]).rows}["elsewhere"] is Scope.BOUND
     make_older(results, 5)
-    assert {row["solver"]: row["scope"] for row in read([results]).rows}["elsewhere"] == "local"
+    assert {row.solver: row.scope for row in read([results]).rows}["elsewhere"] is Scope.LOCAL
 
 
 def test_rows_that_are_left_out_are_counted(results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Store(results, write=True) as store:
         rows = list(store.rows())
-        store.begin("again", {})
-        (job,) = (job for job in Suite.of([TASK], ["gip[starts=1]"]).jobs())
-        attempt = solve(load_problem(TASK), job.solver)
-        assert job.key == rows[0]["key"]
-        store.add(Outcome(job, attempt, begun=1.8e9))
-        other = replace(job, solver="slsqp", version="?")
+        store.begin("again", Machine())
+        (spec,) = Suite.of([TASK], ["gip[starts=1]"]).runs()
+        attempt = replace(solve(qcqpbench.problem(TASK), spec.solver), spec=spec)
+        assert spec.key == rows[0].key
+        store.add(Outcome(attempt, reply(), begun=1.8e9))
+        other = replace(spec, solver="slsqp", version="?")
         nothing = replace(attempt, termination=Termination.SKIPPED, point=None, point_status=PointStatus.NONE)
-        nothing = replace(nothing, margin=None, kappa_bar=None, overlap=None, solver="slsqp", version="?")
-        store.add(Outcome(other, nothing, begun=1.6e9))
-        store.add(Outcome(replace(other, version="1"), replace(attempt, solver="slsqp", version="1"), begun=1.8e9))
+        nothing = replace(nothing, margin=None, kappa_bar=None, overlap=None, spec=other)
+        store.add(Outcome(nothing, reply(), begun=1.6e9))
+        store.add(Outcome(replace(attempt, spec=replace(other, version="1")), reply(), begun=1.8e9))
     reason = "1 replaced by newer rows of the same runs, 1 skipped and run later"
     code, lines = call(capsys, "report", results, "-o", tmp_path / "a.html")
     assert code == 0 and f"Rows left out: {reason}." in lines
@@ -151,34 +151,36 @@ def test_rows_that_are_left_out_are_counted(results: Path, tmp_path: Path, capsy
 
 def test_a_row_has_the_machine_it_ran_on(results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, target = tmp_path / "cluster.db", tmp_path / "all.db"
-    node = {"cpu": "node CPU", "commit": "beef", "packages": {"numpy": "2"}}
-    (job,) = Suite.of([CONVEX], ["slsqp"]).jobs()
-    attempt = solve(load_problem(CONVEX), job.solver)
-    driver = {"cpu": "driver CPU", "commit": "feed"}
-    machines = [node, None, dict(reversed(node.items())), driver, {"cpu": "other CPU"}]
+    node = Machine(cpu="node CPU", commit="beef", packages={"numpy": "2", "scipy": "1"})
+    same_node = replace(node, packages={"scipy": "1", "numpy": "2"})
+    (spec,) = Suite.of([CONVEX], ["slsqp"]).runs()
+    attempt = solve(qcqpbench.problem(CONVEX), spec.solver)
+    driver, other = Machine(cpu="driver CPU", commit="feed"), Machine(cpu="other CPU")
+    machines = [node, None, same_node, driver, other]
     with Store(path, write=True) as store:
         store.begin("a command", driver)
         for start, machine in enumerate(machines):
-            store.add(Outcome(replace(job, start=start), attempt, machine=machine))
+            store.add(Outcome(replace(attempt, spec=replace(spec, start=start)), reply(), machine=machine))
     for file in (path, target):
         if file is target:
             with Store(target, write=True) as store:
                 # So that ids differ.
-                store.begin("before", {})
-                store.add(Outcome(replace(job, start=9), attempt, machine={"cpu": "third CPU"}))
+                store.begin("before", Machine())
+                ninth = replace(attempt, spec=replace(spec, start=9))
+                store.add(Outcome(ninth, reply(), machine=Machine(cpu="third CPU")))
                 assert store.merge(path) == 5
         with Store(file) as store:
-            rows = {row["start"]: row["machine"] for row in store.rows()}
+            rows = {row.start: row.machine for row in store.rows()}
             ((count,),) = store._connection.execute("SELECT count(*) FROM machine").fetchall()
-        assert [rows[start] for start in range(5)] == [node, driver, node, driver, {"cpu": "other CPU"}]
+        assert [rows[start] for start in range(5)] == [node, driver, node, driver, other]
         assert count == 2 + (file is target)
     assert main(["export", str(path), str(tmp_path / "a.csv")]) == 0
     with (tmp_path / "a.csv").open(newline="") as table:
         cells = [(row["cpu"], row["commit"]) for row in csv.DictReader(table)]
     assert cells == [("node CPU", "beef"), ("driver CPU", "feed")] * 2 + [("other CPU", "")]
     report = read([path])
-    assert [machine["facts"]["cpu"] for machine in report.machines] == ["node CPU", "driver CPU", "other CPU"]
-    assert [row["machine"] for row in report.rows] == [0, 1, 0, 1, 2]
+    assert [machine.facts.cpu for machine in report.machines] == ["node CPU", "driver CPU", "other CPU"]
+    assert [row.machine_number for row in report.rows] == [0, 1, 0, 1, 2]
 
 
 # --- names and streams that are not UTF-8, spreadsheets ---
@@ -188,7 +190,7 @@ def test_commands_take_names_that_are_not_utf_8(three_rows: Path, tmp_path: Path
     name = os.fsdecode(b"odd\xff")
     results, problem = tmp_path / f"{name}.db", tmp_path / f"{name}.npz"
     shutil.copy(three_rows, results)
-    qcqpbench.write(load_problem(CONVEX), problem)
+    qcqpbench.write(qcqpbench.problem(CONVEX), problem)
     commands: list[list[str]] = [
         ["verify", str(results)],
         ["report", str(results), "-o", str(tmp_path / f"{name}.html")],

@@ -24,7 +24,7 @@ from tests.support.bad_solvers import (
 )
 
 TASK: Any = qcqpbench.problem("covariance_perceptron[m=4,p=3,seed=1,ensemble=gaussian]")
-BOXED = QCQP.from_matrices((np.eye(2), None, 0.0), x_lower=[1.0, -np.inf], x_upper=[np.inf, -2.0])
+BOXED = QCQP(np.eye(2), x_lower=[1.0, -np.inf], x_upper=[np.inf, -2.0])
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def test_findings_are_computed_and_not_claimed() -> None:
     assert attempt.margin == pytest.approx(float(TASK.margin(W)), abs=1e-14)
     assert attempt.objective == pytest.approx(attempt.margin, abs=1e-14)
     assert attempt.point == pytest.approx(W)
-    assert (attempt.termination, attempt.iterations, attempt.formulation) == (Termination.OPTIMAL, 7, "epigraph")
+    assert (attempt.termination, attempt.iterations, attempt.spec.formulation) == (Termination.OPTIMAL, 7, "epigraph")
     assert attempt.bound == -0.25
     assert [point == pytest.approx(W) for _, point in attempt.trace] == [True]
 
@@ -74,7 +74,7 @@ def test_starts_of_a_qcqp_fill_the_box_and_keep_off_a_single_bound() -> None:
     inf, wide = np.inf, np.finfo(float).max
     lower = [10.0, -inf, 0.0, 5.0, -inf, -2.0, -wide, 1.5]
     upper = [90.0, inf, inf, inf, -7.0, inf, wide, 1.5]
-    problem = QCQP.from_matrices((np.eye(8), None, 0.0), x_lower=lower, x_upper=upper)
+    problem = QCQP(np.eye(8), x_lower=lower, x_upper=upper)
     starts = np.array([random_start(problem, number) for number in range(1000)])
     corners, starts = starts[1::2], starts[::2]
     assert 200 < (corners[:, 0] == 10).sum() < 300 and set(corners[:, 0]) == {10, 90}
@@ -89,7 +89,7 @@ def test_starts_of_a_qcqp_fill_the_box_and_keep_off_a_single_bound() -> None:
 
 
 def test_the_start_of_a_problem_comes_first() -> None:
-    problem = QCQP.from_matrices((np.eye(2), None, 0.0), start=np.array([3.0, 4.0]))
+    problem = QCQP(np.eye(2), start=np.array([3.0, 4.0]))
     assert random_start(problem).tolist() == [3.0, 4.0]
     assert random_start(problem, 1).tolist() != [3.0, 4.0]
 
@@ -160,7 +160,7 @@ def test_a_record_is_json() -> None:
         ({"solver": Fine(), "start": "here"}, r"start must be an array of shape \(2, 4\), got 'here'"),
         ({"solver": Fine(), "start": np.zeros((2, 4))}, "start must have no row of zeros"),
         ({"solver": Fine(), "start": 1j * np.ones((2, 4))}, "start must hold real numbers, got an array of complex128"),
-        ({"solver": None}, "a spec must look like .*, got None"),
+        ({"solver": None}, "solver must be a spec such as 'gip' or a solver, got None"),
         ({"solver": "slsqp[ftol=-1]"}, "slsqp: ftol must be a positive number, got -1.0"),
         (
             {"problem": "covariance_perceptron", "solver": Fine()},

@@ -1,13 +1,16 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from qcqpbench.catalog.solver import Solver
 from qcqpbench.catalog.status import Termination
+from qcqpbench.errors import QcqpbenchError
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.qcqp import QCQP
 from qcqpbench.run.attempt import solve
-from qcqpbench.run.conformance import Case, cases, check_family, check_solver
+from qcqpbench.run.conformance import Case, cases, check_family, check_solver, checks_of_solver, tolerance_notice
 from tests.support.bad_solvers import (
     ClaimsTheInfeasible,
     Fine,
@@ -17,6 +20,7 @@ from tests.support.bad_solvers import (
     LiesAboutItsObjective,
     NeedsWhatIsMissing,
     Prints,
+    PrintsALot,
     ProvesTooMuch,
     Raises,
     ReturnsNaN,
@@ -55,6 +59,33 @@ def test_a_fine_solver_passes() -> None:
 def test_a_bad_solver_fails(solver: Solver, complaint: str) -> None:
     complaints = [check.message for check in check_solver(solver) if not check.passed]
     assert any(complaint in text for text in complaints), complaints
+
+
+def test_messages_are_whole() -> None:
+    """Let a solver print more than fits on a line; the end of its output is in the message."""
+    (check,) = check_solver(PrintsALot(), case="one pattern")
+    assert not check.passed and "line 1\\n" in check.message and check.message.endswith("the line that matters\\n'")
+
+
+def test_one_case_can_be_run() -> None:
+    assert [check.case for check in check_solver(Fine(), case="Singular")] == [
+        "one pattern: its largest singular value"
+    ]
+    assert [check.case for check in check_solver(Fine(), case="time limit")] == ["time limit of 2 s"]
+    with pytest.raises(QcqpbenchError, match="case must be part of the name of a case, got 'nonsense'; cases: one"):
+        check_solver(Fine(), case="nonsense")
+
+
+def test_checks_are_yielded_as_the_cases_end() -> None:
+    """Take the first check of a solver that would hang in the last case."""
+    assert next(checks_of_solver(IgnoresTheTimeLimit())).passed
+
+
+def test_a_looser_tolerance_is_noticed() -> None:
+    facts = Fine().facts()
+    assert tolerance_notice(replace(facts, tolerance=1e-6)) == tolerance_notice(replace(facts, tolerance=1e-9)) == ""
+    notice = "declares tolerance 0.05; the suite counts its points as infeasible above 1e-06"
+    assert tolerance_notice(replace(facts, tolerance=0.05)) == notice
 
 
 @pytest.mark.parametrize("case", PLANE, ids=lambda case: case.name)

@@ -69,12 +69,12 @@ def rows(path: Path) -> Rows:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     with Store(path) as store:
         stored = list(store.rows(all_rows=True))
-        assert len({row["key"] for row in stored}) == len(stored)
+        assert len({row.key for row in stored}) == len(stored)
         names = ("problem", "solver", "start", "termination", "margin", "kappa_bar", "objective", "violation")
         values: Rows = {}
         for row in stored:
-            point = store.point(row["id"])
-            values[row["key"]] = (*(row[name] for name in names), None if point is None else point.tobytes())
+            point = store.point(row.id)
+            values[row.key] = (*(getattr(row, name) for name in names), None if point is None else point.tobytes())
         return values
 
 

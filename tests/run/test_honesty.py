@@ -15,12 +15,11 @@ import qcqpbench
 from qcqpbench.catalog.status import PointStatus, Termination
 from qcqpbench.cli.main import main
 from qcqpbench.results.store import Store
-from qcqpbench.run.attempt import Attempt
+from qcqpbench.run.attempt import Attempt, Outcome
 from qcqpbench.run.isolation.description import solver_facts
-from qcqpbench.run.job import Outcome
 from qcqpbench.run.pools.local_pool import LocalPool
 from tests.support.plugins.malicious import LAZY_SECONDS, Kind
-from tests.support.plugins.runs import SPEC, TASK, installed, job, margin
+from tests.support.plugins.runs import SPEC, TASK, installed, margin, run_spec
 
 # One process for all of them: the runs that most of them look at are made once.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("honesty")]
@@ -67,24 +66,24 @@ def plugins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def outcomes(plugins: Path) -> dict[tuple[str, int], Outcome]:
     """Make two runs of each kind, with honest solvers in between, all by one worker."""
-    honest = {"slsqp": job("slsqp"), "gip": job("gip[starts=1]")}
-    jobs = []
+    honest = {"slsqp": run_spec("slsqp"), "gip": run_spec("gip[starts=1]")}
+    specs = []
     for number, kind in enumerate(KINDS):
-        bad = job(f"malicious[kind={kind}]")
-        jobs += [
+        bad = run_spec(f"malicious[kind={kind}]")
+        specs += [
             bad,
             replace(honest["slsqp"], start=number),
             replace(honest["gip"], start=number),
             replace(bad, start=1),
         ]
-    return {(outcome.job.solver, outcome.job.start): outcome for outcome in LocalPool(1).outcomes(jobs)}
+    return {(outcome.spec.solver, outcome.spec.start): outcome for outcome in LocalPool(1).outcomes(specs)}
 
 
 def test_rows_of_honest_solvers_are_the_same_without_malicious_ones(outcomes: dict[tuple[str, int], Outcome]) -> None:
     for spec in ("slsqp", "gip[starts=1]"):
-        jobs = [job(spec, start) for start in range(len(KINDS))]
-        for alone in LocalPool(1).outcomes(jobs):
-            beside = outcomes[alone.job.solver, alone.job.start].attempt
+        specs = [run_spec(spec, start) for start in range(len(KINDS))]
+        for alone in LocalPool(1).outcomes(specs):
+            beside = outcomes[alone.spec.solver, alone.spec.start].attempt
             for name in FINDINGS:
                 assert getattr(beside, name) == getattr(alone.attempt, name), (spec, name)
             assert np.array_equal(np.asarray(beside.point), np.asarray(alone.attempt.point))
@@ -167,8 +166,8 @@ def test_no_plugin_is_imported_by_the_driver(
     assert main(["verify", "a.db"]) == main(["report", "a.db", "-o", "a.html"]) == 0
     with Store("a.db") as store:
         rows = list(store.rows())
-        assert len(rows) == 2 and {row["problem"] for row in rows} == {"patching_family[seed=1]"}
-        assert all(row["margin"] < 5 for row in rows)
+        assert len(rows) == 2 and {row.problem for row in rows} == {"patching_family[seed=1]"}
+        assert all(row.margin is not None and row.margin < 5 for row in rows)
     assert not {
         "tests.support.plugins.patching",
         "tests.support.plugins.exiting",
@@ -192,9 +191,9 @@ def test_patches_at_import_change_no_row(plugins: Path, tmp_path: Path, monkeypa
         rows = list(store.rows())
         assert len(rows) == 6
         for row in rows:
-            assert row["margin"] < 5
-            if row["problem_id"] == TASK.id:
-                assert row["margin"] == pytest.approx(margin(store.point(row["id"])), abs=1e-12)
+            assert row.margin is not None and row.margin < 5
+            if row.problem_id == TASK.id:
+                assert row.margin == pytest.approx(margin(store.point(row.id)), abs=1e-12)
     assert "all as stored" in command(["verify", "patched.db"])
 
 
@@ -208,7 +207,7 @@ def test_plugins_that_cannot_be_used_are_one_line(
     assert "exiting cannot be loaded" in listed.replace(
         "exiting = tests.support.plugins.exiting:Exiting of qcqpbench.solvers", "exiting"
     )
-    assert "must have the name of its class" in listed
+    assert "must lead to a class with name = " in listed
     for name in ("exiting", "nameless"):
         assert main(["run", "-p", SPEC, "-s", name, "-s", "slsqp", "-o", f"{name}.db"]) == 2
         (line,) = capsys.readouterr().err.splitlines()
@@ -221,29 +220,31 @@ def test_feasibility_depends_on_the_suites_tolerance_alone(
 ) -> None:
     """Check that a solver's own tolerance does not count, and that the row has the suite's."""
     monkeypatch.chdir(tmp_path)
-    qcqp = qcqpbench.QCQP.from_matrices(
-        (None, (1.0, 1.0), 0.0), [(((1.0, 0.0), (0.0, 1.0)), None, -np.inf, 1.0)], start=np.array([-0.5, -0.5])
+    qcqp = qcqpbench.QCQP(
+        q=(1.0, 1.0),
+        quadratic_constraints=[(((1.0, 0.0), (0.0, 1.0)), None, -np.inf, 1.0)],
+        start=np.array([-0.5, -0.5]),
     )
     qcqpbench.write(qcqp, "disk.npz")
     assert main(["run", "-p", "disk.npz", "-s", "lenient", "-o", "a.db"]) == 0
     assert main(["run", "-p", "disk.npz", "-s", "lenient", "--tolerance", "0.1", "-o", "a.db"]) == 0
     with Store("a.db") as store:
         strict, loose = store.rows(order="tolerance")
-    assert (strict["tolerance"], strict["point_status"]) == (1e-6, "infeasible")
-    assert (loose["tolerance"], loose["point_status"]) == (0.1, "feasible")
-    assert strict["violation"] == loose["violation"] > 0.01
+    assert (strict.tolerance, strict.point_status) == (1e-6, PointStatus.INFEASIBLE)
+    assert (loose.tolerance, loose.point_status) == (0.1, PointStatus.FEASIBLE)
+    assert strict.violation == loose.violation and (loose.violation or 0.0) > 0.01
     (check,) = [check for check in qcqpbench.check_solver("lenient") if check.case.startswith("equality")]
     assert not check.passed
 
 
 def test_a_solver_that_changes_costs_its_own_rows_only(plugins: Path) -> None:
     """Run solvers that write to their package, and that have another version each time."""
-    jobs = [job("caching"), job("random_version"), job("slsqp")]
-    first, again = ([outcome.attempt for outcome in LocalPool(1).outcomes(jobs)] for _ in range(2))
+    specs = [run_spec("caching"), run_spec("random_version"), run_spec("slsqp")]
+    first, again = ([outcome.attempt for outcome in LocalPool(1).outcomes(specs)] for _ in range(2))
     assert first[0].termination is Termination.FINISHED
     for attempt in (first[1], again[0], again[1]):
         assert attempt.termination is Termination.ERROR and attempt.point is None
-        assert f"{attempt.solver} must have the version {attempt.version!r}, the worker got" in attempt.message
+        assert f"{attempt.solver} must have the version {attempt.spec.version!r}, the worker got" in attempt.message
     assert first[2].termination is again[2].termination is Termination.LOCALLY_OPTIMAL
 
 
@@ -265,15 +266,15 @@ def test_a_solver_without_a_version_is_one_line_and_others_still_run(
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("qcqpbench: ")]
     assert f"{name} has no known version" in line and reason in line
     with Store("a.db") as store:
-        assert {row["solver"].partition("[")[0]: row["termination"] for row in store.rows()} == {
-            name: "error",
-            "slsqp": "locally_optimal",
+        assert {row.solver.partition("[")[0]: row.termination for row in store.rows()} == {
+            name: Termination.ERROR,
+            "slsqp": Termination.LOCALLY_OPTIMAL,
         }
 
 
 def test_the_sizes_of_a_forged_reply_are_limited(outcomes: dict[tuple[str, int], Outcome]) -> None:
     attempt = attempt_of(outcomes, "forge_sizes")
-    output = outcomes[attempt.solver, 0].output
+    output = outcomes[attempt.solver, 0].reply.output
     assert len(output) <= 4000 and len(attempt.message) <= 4000 and attempt.details is not None
     assert len(attempt.details) <= 1000 and max(map(len, map(str, attempt.details.values()))) <= 500
     assert attempt.multipliers is None and attempt.trace == ()

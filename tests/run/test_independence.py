@@ -9,10 +9,9 @@ import pytest
 
 from qcqpbench.catalog.registry import shipped_solvers
 from qcqpbench.catalog.status import Availability
-from qcqpbench.run.attempt import Attempt
-from qcqpbench.run.job import Outcome
+from qcqpbench.run.attempt import Attempt, Outcome
 from qcqpbench.run.pools.local_pool import LocalPool
-from qcqpbench.run.suite import Suite
+from qcqpbench.run.suite import Settings, Suite
 
 pytestmark = [pytest.mark.slow, pytest.mark.solver, pytest.mark.xdist_group("independence")]
 
@@ -36,10 +35,10 @@ def numbers(outcome: Outcome) -> dict[str, Any]:
 
 def rows(solvers: list[str]) -> dict[tuple[str, str, int], dict[str, Any]]:
     """Return the numbers of two starts of each solver, by one worker, the solvers taking turns."""
-    jobs = [list(Suite.of([PROBLEM], [name], starts=2, time_limit=60).jobs()) for name in solvers]
-    turns = [job for turn in zip(*jobs, strict=True) for job in turn]
+    specs = [list(Suite.of([PROBLEM], [name], Settings(starts=2, time_limit=60)).runs()) for name in solvers]
+    turns = [spec for turn in zip(*specs, strict=True) for spec in turn]
     return {
-        (outcome.job.solver, outcome.job.problem, outcome.job.start): numbers(outcome)
+        (outcome.spec.solver, outcome.spec.problem, outcome.spec.start): numbers(outcome)
         for outcome in LocalPool(1).outcomes(turns)
     }
 

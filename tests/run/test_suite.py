@@ -10,8 +10,8 @@ import pytest
 import qcqpbench
 from qcqpbench import QcqpbenchError
 from qcqpbench.catalog.registry import family, solver, solvers
-from qcqpbench.run.job import Job
-from qcqpbench.run.suite import Suite
+from qcqpbench.run.run_spec import RunSpec
+from qcqpbench.run.suite import Settings, Suite, problem_labels, solver_labels
 from qcqpbench.run.suite_file import load_suite, suites
 
 TASK, OTHER = "covariance_perceptron[m=3,p=3]", "covariance_perceptron[m=3,p=4]"
@@ -33,12 +33,16 @@ def load(tmp_path: Path, text: str) -> Suite:
     return load_suite(tmp_path / "mine.toml")
 
 
+def options(run: RunSpec) -> tuple[float, int | None, int, int]:
+    return run.time_limit, run.memory_limit_bytes, run.threads, run.start_seed
+
+
 def listed(suite: Suite) -> list[tuple[str, str, int]]:
-    """Return (problem, solver's name, start) of the jobs."""
-    return [(job.problem, job.solver.partition("[")[0], job.start) for job in suite.jobs()]
+    """Return (problem, solver's name, start) of the runs."""
+    return [(run.problem, run.solver.partition("[")[0], run.start) for run in suite.runs()]
 
 
-# --- jobs ---
+# --- runs ---
 
 
 def test_files_are_read_before_the_first_run(tmp_path: Path) -> None:
@@ -47,12 +51,12 @@ def test_files_are_read_before_the_first_run(tmp_path: Path) -> None:
     good = [family(OTHER).spec, *Suite.of([str(tmp_path)], ["gip"]).problems]
     (tmp_path / "b.npz").write_bytes(b"nothing")
     with pytest.raises(QcqpbenchError, match=r"b\.npz: must be .*, got a damaged"):
-        next(Suite.of([OTHER, str(tmp_path)], ["gip"]).jobs())
+        next(Suite.of([OTHER, str(tmp_path)], ["gip"]).runs())
     (tmp_path / "b.npz").unlink()
-    jobs = Suite.of([good[0], good[1], "recorded[path=nowhere]"], ["gip"]).jobs()
-    assert [next(jobs).problem, next(jobs).problem] == good
+    runs = Suite.of([good[0], good[1], "recorded[path=nowhere]"], ["gip"]).runs()
+    assert [next(runs).problem, next(runs).problem] == good
     with pytest.raises(QcqpbenchError):
-        next(jobs)
+        next(runs)
 
 
 def test_file_with_a_name_that_is_not_utf8_is_left_out(tmp_path: Path) -> None:
@@ -77,26 +81,39 @@ def test_a_suite_is_a_product(tmp_path: Path) -> None:
 
 
 def test_a_job_holds_all_settings() -> None:
-    suite = Suite.of([TASK], ["ipopt[formulation=min_norm]"], 2, 5, 60, 1.5, 3)
+    suite = Suite.of(
+        [TASK],
+        ["ipopt[formulation=min_norm]"],
+        Settings(starts=2, start_seed=5, time_limit=60, memory_limit_bytes=1_500_000_000, threads=3),
+    )
     spec = family(TASK).spec
     ipopt = solver("ipopt[formulation=min_norm]")
-    expected = Job(
-        spec, qcqpbench.problem(TASK).id, ipopt.spec, ipopt.identity(), "min_norm", 0, 5, 60.0, 1_500_000_000, 3
+    expected = RunSpec(
+        problem=spec,
+        problem_id=qcqpbench.problem(TASK).id,
+        solver=ipopt.spec,
+        version=ipopt.identity(),
+        formulation="min_norm",
+        start=0,
+        start_seed=5,
+        time_limit=60.0,
+        memory_limit_bytes=1_500_000_000,
+        threads=3,
     )
-    first, second = suite.jobs()
+    first, second = suite.runs()
     assert first == expected
     assert (second.start, second.problem_id) == (1, expected.problem_id)
     # 60 and 60.0 are the same limit.
     assert isinstance(first.time_limit, float)
-    assert next(Suite.of([TASK], ["ipopt"]).jobs()).time_limit == math.inf
+    assert next(Suite.of([TASK], ["ipopt"]).runs()).time_limit == math.inf
 
 
 def test_spellings_of_one_problem_are_one() -> None:
-    """Give load=0.5 of 6 synapses and p=3: other specs, the same problem, so the same jobs."""
-    jobs = list(
-        Suite.of([TASK, "covariance_perceptron[ m=3, load=0.5 ]"], ["slsqp", "slsqp[formulation=epigraph]"]).jobs()
+    """Give load=0.5 of 6 synapses and p=3: other specs, the same problem, so the same runs."""
+    runs = list(
+        Suite.of([TASK, "covariance_perceptron[ m=3, load=0.5 ]"], ["slsqp", "slsqp[formulation=epigraph]"]).runs()
     )
-    assert len(jobs) == 1
+    assert len(runs) == 1
 
 
 def test_problems_are_made_when_their_turn_comes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,12 +121,12 @@ def test_problems_are_made_when_their_turn_comes(monkeypatch: pytest.MonkeyPatch
     kind = type(family("parity"))
     real = kind.generate
     monkeypatch.setattr(kind, "generate", lambda self: made.append(self.spec) or real(self))  # type: ignore[func-returns-value]
-    suite = Suite.of([f"parity[m={m}]" for m in (2, 3, 4)], ["gip", "slsqp"], starts=3)
+    suite = Suite.of([f"parity[m={m}]" for m in (2, 3, 4)], ["gip", "slsqp"], Settings(starts=3))
     assert suite.size == 18 and made == []
-    jobs = suite.jobs()
-    next(jobs)
+    runs = suite.runs()
+    next(runs)
     assert len(made) == 1
-    assert len(list(jobs)) == 17
+    assert len(list(runs)) == 17
     assert len(made) == 3
 
 
@@ -124,13 +141,15 @@ def test_a_block_overrides_the_settings(tmp_path: Path) -> None:
     threads = 2
     seed = 9
     """
-    jobs = list(load(tmp_path, f"time_limit = 7\n{BASE}{extra}").jobs())
-    gip = [job for job in jobs if job.solver.startswith("gip")]
-    ipopt = [job for job in jobs if job.solver.startswith("ipopt")]
+    runs = list(load(tmp_path, f"time_limit = 7\n{BASE}{extra}").runs())
+    gip = [run for run in runs if run.solver.startswith("gip")]
+    ipopt = [run for run in runs if run.solver.startswith("ipopt")]
     assert (len(gip), len(ipopt)) == (2 * 2, 2 * 2)
-    assert {(job.time_limit, job.memory_limit, job.threads, job.seed) for job in gip} == {(7.0, None, 1, 0)}
-    assert {(job.time_limit, job.memory_limit, job.threads, job.seed) for job in ipopt} == {(3.0, 500_000_000, 2, 9)}
-    assert {job.solver for job in ipopt} == {
+    assert {(run.time_limit, run.memory_limit_bytes, run.threads, run.start_seed) for run in gip} == {(7.0, None, 1, 0)}
+    assert {(run.time_limit, run.memory_limit_bytes, run.threads, run.start_seed) for run in ipopt} == {
+        (3.0, 500_000_000, 2, 9)
+    }
+    assert {run.solver for run in ipopt} == {
         solver(f"ipopt[formulation=min_norm,tol={tol}]").spec for tol in (1e-6, 1e-8)
     }
 
@@ -157,10 +176,10 @@ def test_a_star_is_every_solver(tmp_path: Path) -> None:
 
 def test_solvers_of_tasks_are_left_out_on_qcqps(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="gip accepts only max-margin tasks; it is left out on general QCQPs"):
-        jobs = listed(Suite.of(["classical_perceptron[m=3]", TASK], ["gip", "slsqp"]))
-    assert [name for _, name, _ in jobs] == ["slsqp", "gip", "slsqp"]
+        runs = listed(Suite.of(["classical_perceptron[m=3]", TASK], ["gip", "slsqp"]))
+    assert [name for _, name, _ in runs] == ["slsqp", "gip", "slsqp"]
     with pytest.warns(UserWarning), pytest.raises(QcqpbenchError, match="a suite must have at least one run, got none"):
-        list(Suite.of(["classical_perceptron[m=3]"], ["gip"]).jobs())
+        list(Suite.of(["classical_perceptron[m=3]"], ["gip"]).runs())
     text = '[[problem]]\nname = "classical_perceptron"\nm = 3\n[[solver]]\nname = "*"\n'
     with warnings.catch_warnings(action="error"):
         names = {name for _, name, _ in listed(load(tmp_path, text))}
@@ -179,8 +198,8 @@ def test_files_and_folders(tmp_path: Path) -> None:
     expected = [str(tmp_path / "instances" / "b.npz"), str(folder / "a[1].npz")]
     suite = Suite.of([str(tmp_path / "instances")], ["gip"])
     assert sorted(suite.problems) == sorted(expected)
-    assert {job.problem_id for job in suite.jobs()} == {qcqpbench.problem(spec).id for spec in (TASK, OTHER)}
-    assert [job.problem for job in Suite.of([expected[0]], ["gip"]).jobs()] == expected[:1]
+    assert {run.problem_id for run in suite.runs()} == {qcqpbench.problem(spec).id for spec in (TASK, OTHER)}
+    assert [run.problem for run in Suite.of([expected[0]], ["gip"]).runs()] == expected[:1]
     # From a suite file a path is seen from where the file is.
     text = '[[problem]]\nfile = "instances/b.npz"\n[[problem]]\nfile = "instances"\n[[solver]]\nname = "gip"\n'
     suite = load(tmp_path, text)
@@ -195,7 +214,7 @@ def test_files_and_folders(tmp_path: Path) -> None:
         (["empty"], "empty: must hold at least one problem file, got none; allowed: .npz"),
         (["nothing"], "unknown problem 'nothing'"),
         (["parity[m=1]"], "m must be at least 2"),
-        ([], "a suite must have at least one problem and one solver, got 0 and 1"),
+        ([], "problems must hold at least one entry, got none"),
     ],
 )
 def test_wrong_problems(problems: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,13 +228,13 @@ def test_wrong_problems(problems: list[str], message: str, tmp_path: Path, monke
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"starts": 0}, {"starts": 1.5}, {"starts": True}, {"seed": -1}, {"time_limit": 0}, {"time_limit": math.nan},
-     {"memory_limit": -1.0}, {"memory_limit": float("inf")}, {"threads": 0}, {"time_limit": "1"}],
+    [{"starts": 0}, {"starts": 1.5}, {"starts": True}, {"start_seed": -1}, {"time_limit": 0}, {"time_limit": math.nan},
+     {"memory_limit_bytes": -1}, {"memory_limit_bytes": float("inf")}, {"threads": 0}, {"time_limit": "1"}],
 )  # fmt: skip
 def test_wrong_settings(wrong: dict[str, Any]) -> None:
     (name,) = wrong
     with pytest.raises(QcqpbenchError, match=f"^{name} must be a .*, got "):
-        Suite.of([TASK], ["gip"], **wrong)
+        Settings(**wrong)
 
 
 # --- mistakes in a suite file: one line with the file, the line and the requirement ---
@@ -240,7 +259,7 @@ MISTAKES = [
     (BASE.replace("m = 3", 'm = "many"'), 6, "m must be a whole number, got many"),
     (BASE.replace("m = 3", "m = { a = 3 }"), 6, "m must be text, a number, or a list of these, got {'a': 3}"),
     (BASE.replace("[0.5, 1]", "[]"), 7, "load must have at least one value, got []"),
-    (BASE.replace("[0.5, 1]", "[0.5, -1]"), 7, "load must be a positive number of patterns per synapse, got -1.0"),
+    (BASE.replace("[0.5, 1]", "[0.5, -1]"), 7, "load must be positive and finite (patterns per synapse), got -1.0"),
     (BASE.replace("[0.5, 1]", "[0.5, [1]]"), 7, "load must be text, a number, or a list of these, got [0.5, [1]]"),
     (BASE.replace('"gip"', '"gyp"'), 10, "unknown solver 'gyp'; did you mean 'gip'? allowed: certificate"),
     (BASE.replace('"gip"', '["gip", "gyp"]'), 10, "unknown solver 'gyp'"),
@@ -317,3 +336,30 @@ def test_the_paper_suite_has_the_instances_of_the_papers_figure() -> None:
     assert starts["ipopt", "min_norm"] == 10
     assert starts["soft_margin", None] == 10
     assert starts["qcqp", "min_norm"] == 5
+
+
+# --- labels ---
+
+
+def test_labels_of_problems_denote_the_same_problems() -> None:
+    specs = [
+        family(f"covariance_perceptron[m=20,load={load},seed={seed}]").spec for load in (1, 2.5) for seed in (0, 3)
+    ]
+    labels = problem_labels([*specs, "f/one.npz"])
+    assert [family(labels[spec]).spec for spec in specs] == specs
+    assert labels[specs[-1]] == "covariance_perceptron[m=20,c=0.5,load=2.5,seed=3]"
+    assert labels["f/one.npz"] == "f/one.npz"
+    # A default is spelled out if another problem has another value.
+    assert labels[specs[0]] == "covariance_perceptron[m=20,c=0.5,load=1.0,seed=0]"
+
+
+def test_labels_of_solvers_denote_the_same_solvers() -> None:
+    specs = [solver(text).spec for text in ("gip", "ipopt", "ipopt[formulation=min_norm]")]
+    labels = solver_labels(specs)
+    assert [solver(label).spec for label in labels.values()] == specs
+    assert labels[specs[0]] == "gip"
+    assert "formulation=epigraph" in labels[specs[1]]
+
+
+def test_labels_of_unknown_names_keep_all_parameters() -> None:
+    assert problem_labels(["a[m=1]"]) == solver_labels(["a[m=1]"]) == {"a[m=1]": "a[m=1]"}

@@ -9,7 +9,9 @@ from qcqpbench.problem.qcqp import QCQP
 from qcqpbench.run.proposal import Proposal
 from qcqpbench.run.verify import evaluate, verify
 
-DISK = QCQP.from_matrices((None, [1.0, 1.0], 3.0), [(np.eye(2), None, -np.inf, 100.0)], x_lower=[-8.0, -np.inf])
+DISK = QCQP(
+    q=[1.0, 1.0], constant=3.0, quadratic_constraints=[(np.eye(2), None, -np.inf, 100.0)], x_lower=[-8.0, -np.inf]
+)
 TASK = MaxMargin(
     np.array([[[2.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]]]), np.ones((2, 1), dtype=np.int8), scale=0.5
 )
@@ -64,8 +66,8 @@ def test_a_task_has_no_margin_at_an_invalid_point(W: Any) -> None:
 
 # --- proposals ---
 
-MINIMIZED = QCQP.from_matrices((None, [1.0], 0.0), x_lower=[0.0], x_upper=[10.0])
-MAXIMIZED = QCQP.from_matrices((None, [1.0], 0.0), x_lower=[0.0], x_upper=[10.0], sense="maximize")
+MINIMIZED = QCQP(q=[1.0], x_lower=[0.0], x_upper=[10.0])
+MAXIMIZED = QCQP(q=[1.0], x_lower=[0.0], x_upper=[10.0], sense="maximize")
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,9 @@ def test_the_bound_follows_from_the_multipliers_of_the_row(make_task: MakeTask, 
     """Recompute the bound by weak duality from λ and y with NumPy's eigenvalues; an invalid λ bounds nothing."""
     task = make_task(p=12, m=4, n=n)
     attempt = solve(task, "certificate")
-    assert attempt.multipliers is not None and attempt.details is not None and attempt.bound is not None
-    y = np.array([attempt.details[f"offset_{i}"] for i in range(n)], dtype=float)
+    assert attempt.multipliers is not None and attempt.offsets is not None and attempt.bound is not None
+    y = attempt.offsets
+    assert y.shape == (n,)
     S = stacked_matrix(task, attempt.multipliers / attempt.multipliers.sum()) - np.diag(np.repeat(y, 4))
     assert attempt.bound == pytest.approx(0.5 * y.sum() + 0.5 * n * np.linalg.eigvalsh(S)[-1], rel=1e-9)
     assert proved_bound(task, 3 * attempt.multipliers, y) == pytest.approx(attempt.bound, rel=1e-9)

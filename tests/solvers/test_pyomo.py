@@ -26,7 +26,7 @@ pytestmark = [
     ),
 ]
 DISK = ((1.0, 0.0), (0.0, 1.0))
-EQUALITY = QCQP.from_matrices((None, (1.0, 1.0), 0.0), [(DISK, None, 2.0, 2.0)], start=np.array([-0.9, -0.2]))
+EQUALITY = QCQP(q=(1.0, 1.0), quadratic_constraints=[(DISK, None, 2.0, 2.0)], start=np.array([-0.9, -0.2]))
 
 # Reads the file that Pyomo writes for an executable, solves it and writes the result, as IPOPT's executable does.
 EXECUTABLE = """#!{python}
@@ -67,8 +67,10 @@ def general(sense: Any) -> QCQP:
     ranges = [(-inf, 2.0), (-1.0, inf), (-1.0, 1.5), (0.5, 0.5)]
     rows: list[Any] = [(rng.standard_normal((n, n)), rng.standard_normal(n), *bounds) for bounds in ranges]
     rows += [(np.diag([0, 0, 1.0, 0]), None, -2.0, 0.5), (None, rng.standard_normal(n), -2.0, 0.5)]
-    box = {"x_lower": [-inf, -0.5, 0.25, -inf], "x_upper": [inf, 0.5, 0.25, 1.0]}
-    return QCQP.from_matrices((rng.standard_normal((n, n)), rng.standard_normal(n), 0.75), rows, sense=sense, **box)
+    box: dict[str, Any] = {"x_lower": [-inf, -0.5, 0.25, -inf], "x_upper": [inf, 0.5, 0.25, 1.0]}
+    return QCQP(
+        rng.standard_normal((n, n)), rng.standard_normal(n), 0.75, quadratic_constraints=rows, sense=sense, **box
+    )
 
 
 @pytest.mark.parametrize(
@@ -100,7 +102,7 @@ def test_the_model_has_the_values_and_bounds_of_the_problem(case: QCQP) -> None:
 def test_constraints_without_effect_are_left_out() -> None:
     inf = np.inf
     rows = [(DISK, None, -inf, inf), (None, (0.0, 0.0), -1.0, 1.0), (DISK, None, -inf, 4.0)]
-    case = QCQP.from_matrices((DISK, (-2.0, 0.0), 0.0), rows)
+    case = QCQP(DISK, (-2.0, 0.0), quadratic_constraints=rows)
     assert list(model_of(case).constraints) == [2]
     assert solve(case, "pyomo").objective == pytest.approx(-1, abs=1e-6)
 
@@ -179,7 +181,11 @@ def test_a_backend_that_is_missing_is_skipped(backend: str, words: str) -> None:
 def test_other_backends_solve(backend: str) -> None:
     """Call the newer and the older of Pyomo's interfaces."""
     pytest.importorskip("highspy")
-    case = QCQP.from_matrices((None, (1.0, 2.0), 3.0), [(None, (1.0, 1.0), -1.0, 1.0), (None, (1.0, -1.0), -1.0, 1.0)])
+    case = QCQP(
+        q=(1.0, 2.0),
+        constant=3.0,
+        quadratic_constraints=[(None, (1.0, 1.0), -1.0, 1.0), (None, (1.0, -1.0), -1.0, 1.0)],
+    )
     attempt = solve(case, f"pyomo[backend={backend}]", time_limit=10)
     assert attempt.termination.claims_a_solution
     assert attempt.objective == pytest.approx(1)
@@ -187,12 +193,12 @@ def test_other_backends_solve(backend: str) -> None:
 
 def test_scip_proves_optimality_and_infeasibility() -> None:
     pytest.importorskip("pyscipopt")
-    case = QCQP.from_matrices((DISK, (-1.0, 0.0), 0.25), [(DISK, None, 1.0, 4.0)])
+    case = QCQP(DISK, (-1.0, 0.0), 0.25, quadratic_constraints=[(DISK, None, 1.0, 4.0)])
     attempt = solve(case, "pyomo[backend=scip]", time_limit=20)
     assert attempt.termination is Termination.OPTIMAL
     assert attempt.bound == pytest.approx(0.25, abs=1e-6)
     assert attempt.objective == pytest.approx(0.25, abs=1e-6)
-    apart = QCQP.from_matrices((None, (1.0, 1.0), 0.0), [(DISK, None, -np.inf, 1.0)], x_lower=[2.0, -np.inf])
+    apart = QCQP(q=(1.0, 1.0), quadratic_constraints=[(DISK, None, -np.inf, 1.0)], x_lower=[2.0, -np.inf])
     attempt = solve(apart, "pyomo[backend=scip]", time_limit=20)
     assert (attempt.termination, attempt.point_status) == (Termination.INFEASIBLE, PointStatus.NONE)
 

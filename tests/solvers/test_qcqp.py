@@ -37,9 +37,11 @@ def general(sense: Any = "minimize", seed: int = 0) -> QCQP:
     ranges = [(-inf, 2.0), (-1.0, inf), (-1.0, 1.5), (0.5, 0.5), (-inf, inf)]
     rows: list[Any] = [(rng.standard_normal((n, n)), rng.standard_normal(n), *bounds) for bounds in ranges]
     rows += [(None, rng.standard_normal(n), -2.0, 0.5), (None, np.zeros(n), -1.0, 1.0)]
-    return QCQP.from_matrices(
-        (rng.standard_normal((n, n)), rng.standard_normal(n), 0.75),
-        rows,
+    return QCQP(
+        rng.standard_normal((n, n)),
+        rng.standard_normal(n),
+        0.75,
+        quadratic_constraints=rows,
         sense=sense,
         x_lower=[-inf, -0.5, 0.25, -inf],
         x_upper=[inf, 0.5, 0.25, 1.0],
@@ -116,7 +118,7 @@ def test_suggest_random_begins_at_the_start(improve: str) -> None:
 
 @pytest.mark.parametrize("improve", METHODS)
 def test_methods_improve_a_point(improve: str) -> None:
-    disk = QCQP.from_matrices((None, (1.0, 1.0), 0.0), [(DISK, None, -np.inf, 1.0)], x_lower=[0.0, -np.inf])
+    disk = QCQP(q=(1.0, 1.0), quadratic_constraints=[(DISK, None, -np.inf, 1.0)], x_lower=[0.0, -np.inf])
     attempt = solve(disk, f"qcqp[improve={improve}]", [0.3, -0.2])
     assert attempt.point_status is PointStatus.FEASIBLE
     assert attempt.objective == pytest.approx(-1, abs=1e-2)
@@ -125,7 +127,7 @@ def test_methods_improve_a_point(improve: str) -> None:
 
 @pytest.mark.parametrize("suggest", ["spectral", "sdr"])
 def test_relaxations_suggest_a_point_and_bound_the_optimum(suggest: str) -> None:
-    circle = QCQP.from_matrices((None, (1.0, 1.0), 0.0), [(DISK, None, -np.inf, 2.0)])
+    circle = QCQP(q=(1.0, 1.0), quadratic_constraints=[(DISK, None, -np.inf, 2.0)])
     attempt = solve(circle, f"qcqp[suggest={suggest}]", [0.9, 0.9])
     assert attempt.details is not None
     assert attempt.details[f"{suggest}_relaxation"] == pytest.approx(-2, abs=1e-3)
@@ -144,14 +146,14 @@ def test_runs_are_repeatable() -> None:
 
 
 def test_an_exception_of_the_package_is_a_failed_run() -> None:
-    apart = QCQP.from_matrices((None, (1.0, 1.0), 0.0), [(DISK, None, -np.inf, 1.0)], x_lower=[2.0, -np.inf])
+    apart = QCQP(q=(1.0, 1.0), quadratic_constraints=[(DISK, None, -np.inf, 1.0)], x_lower=[2.0, -np.inf])
     attempt = solve(apart, "qcqp[suggest=sdr]", [0.0, 0.0])
     assert attempt.termination is Termination.FAILED
     assert "infeasible" in attempt.message
 
 
 def test_a_variable_may_be_in_no_constraint() -> None:
-    case = QCQP.from_matrices((np.eye(3), (0.0, 0.0, -2.0), 1.0), [(np.diag([1.0, 1.0, 0.0]), None, 1.0, np.inf)])
+    case = QCQP(np.eye(3), (0.0, 0.0, -2.0), 1.0, quadratic_constraints=[(np.diag([1.0, 1.0, 0.0]), None, 1.0, np.inf)])
     for improve in METHODS:
         attempt = solve(case, f"qcqp[improve={improve}]", [1.0, 1.0, 0.5])
         assert attempt.termination in (Termination.FINISHED, Termination.ITERATION_LIMIT)

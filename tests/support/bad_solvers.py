@@ -68,6 +68,14 @@ class Prints(Fine):
 
 
 @dataclass(frozen=True)
+class PrintsALot(Fine):
+    def finish(self, solution: Solution, budget: Budget) -> Solution:
+        lines = [f"line {number}" for number in range(1, 30)]
+        os.write(1, "\n".join([*lines, "the line that matters", ""]).encode())
+        return solution
+
+
+@dataclass(frozen=True)
 class LeavesFiles(Fine):
     def finish(self, solution: Solution, budget: Budget) -> Solution:
         Path("solver.log").write_text("left behind")

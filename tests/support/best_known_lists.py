@@ -1,19 +1,22 @@
 """Lists of best known margins, and the commands that check and update them."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import qcqpbench
 from qcqpbench import MaxMargin
 from qcqpbench.catalog.best_known import Proof, Record, read_list, shipped_path, write_list
+from qcqpbench.catalog.machine import Machine
 from qcqpbench.catalog.registry import family
 from qcqpbench.cli.main import main
 from qcqpbench.results.store import Store
-from qcqpbench.run.attempt import random_start, solve
-from qcqpbench.run.job import Outcome, load_problem
+from qcqpbench.run.attempt import Outcome, random_start, solve
 from qcqpbench.run.suite import Suite
+from tests.support.results_files import reply
 
 RECORDS, PROOFS = read_list(shipped_path())
 _OF_TEN_INPUTS = {n: [record for record in RECORDS.values() if (record.n, record.m) == (n, 10)] for n in (2, 3, 5)}
@@ -28,10 +31,11 @@ def task_of(record: Record) -> MaxMargin:
 
 
 def run_command(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, list[str]]:
-    """Run a best-known command, and return its exit code and the lines of its output."""
+    """Run a best-known command, and return its exit code and the lines of its output without those of its progress."""
     code = main(["best-known", *map(str, words)])
     out, err = capsys.readouterr()
-    return code, (out + err).splitlines()
+    lines = [line for line in err.splitlines() if not re.match(r"\[\d+/\d+\] ", line)]
+    return code, [*out.splitlines(), *lines]
 
 
 def write_small_list(path: Path) -> Path:
@@ -58,8 +62,9 @@ def worsen_first(path: Path) -> Record:
 def write_results(path: Path, problem: str, solvers: list[str]) -> Path:
     """Write a results file of runs of solvers on a problem."""
     with Store(path, write=True) as store:
-        store.begin("a command", {"commit": "c0ffee" * 7, "dirty": True})
-        for job in Suite.of([problem], solvers).jobs():
-            task = load_problem(job.problem)
-            store.add(Outcome(job, solve(task, job.solver, random_start(task, job.start))))
+        store.begin("a command", Machine(commit="c0ffee" * 7, dirty=True))
+        for spec in Suite.of([problem], solvers).runs():
+            task = qcqpbench.problem(spec.problem)
+            attempt = solve(task, spec.solver, random_start(task, spec.start))
+            store.add(Outcome(replace(attempt, spec=spec), reply()))
     return path

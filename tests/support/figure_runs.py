@@ -2,16 +2,19 @@
 
 import importlib.util
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from qcqpbench import random_start
-from qcqpbench.analysis.figures.base import entry, grid
+import qcqpbench
+from qcqpbench.analysis.figures.base import MeasuredRow, entry, grid
+from qcqpbench.catalog.machine import Machine
+from qcqpbench.catalog.status import Termination
 from qcqpbench.results.store import Store
-from qcqpbench.run.attempt import solve
-from qcqpbench.run.job import Outcome, load_problem
+from qcqpbench.run.attempt import Attempt, Outcome, random_start, solve
+from qcqpbench.run.proposal import Proposal, RunReply
 from qcqpbench.run.suite import Entry, Settings, Suite
 
 COVARIANCE, CLASSICAL = "covariance_perceptron", "classical_perceptron"
@@ -43,12 +46,26 @@ TINY = {
 
 
 def run(suite: Suite, path: Path, most: int | None = None) -> None:
-    """Run at most so many jobs of a suite in this process, and store the outcomes."""
+    """Make at most `most` runs of a suite in this process, and store the outcomes."""
     with Store(path, write=True) as store:
-        store.begin("a command", {})
-        for job in list(suite.jobs())[:most]:
-            loaded = load_problem(job.problem)
-            store.add(Outcome(job, solve(loaded, job.solver, random_start(loaded, job.start, job.seed)), "", "here"))
+        store.begin("a command", Machine())
+        for spec in list(suite.runs())[:most]:
+            loaded = qcqpbench.problem(spec.problem)
+            attempt = solve(loaded, spec.solver, random_start(loaded, spec.start, spec.start_seed))
+            store.add(outcome(replace(attempt, spec=spec)))
+
+
+def outcome(attempt: Attempt, begun: float = 0.0) -> Outcome:
+    """Return the outcome of an attempt in this process."""
+    return Outcome(attempt, RunReply(Proposal(attempt.termination)), worker="here", begun=begun)
+
+
+def measured_row(**values: Any) -> MeasuredRow:
+    """Return a row of a figure."""
+    names = ("key", "worker", "problem", "problem_id", "solver", "version", "label", "problem_label")
+    numbers = ("id", "invocation", "number", "start", "begun")
+    defaults = {**dict.fromkeys(names, ""), **dict.fromkeys(numbers, 0), "formulation": None, "machine": Machine()}
+    return MeasuredRow(**({**defaults, "termination": Termination.LOCALLY_OPTIMAL} | values))
 
 
 def raw(path: Path, query: str) -> list[tuple[Any, ...]]:

@@ -6,6 +6,12 @@ from pathlib import Path
 
 from qcqpbench.results.schema import APPLICATION_ID, MIGRATIONS
 
+# Columns that a migration renamed, by their older names.
+_NEW_NAMES = {
+    "run": {"memory_limit": "memory_limit_bytes", "seed": "start_seed"},
+    "payload": {"x": "formulation_point"},
+}
+
 
 def make_older(path: Path, schema: int) -> None:
     """Make a results file one of an older schema; columns that it did not have are lost."""
@@ -18,7 +24,10 @@ def make_older(path: Path, schema: int) -> None:
         connection.execute(f"PRAGMA user_version = {schema}")
         connection.execute("ATTACH ? AS new", (str(path),))
         for table in ("invocation", "run", "payload"):
-            columns = ", ".join(name for _, name, *_ in connection.execute(f"PRAGMA main.table_info({table})"))
-            connection.execute(f"INSERT INTO main.{table} ({columns}) SELECT {columns} FROM new.{table}")
+            columns = [name for _, name, *_ in connection.execute(f"PRAGMA main.table_info({table})")]
+            sources = [_NEW_NAMES.get(table, {}).get(name, name) for name in columns]
+            connection.execute(
+                f"INSERT INTO main.{table} ({', '.join(columns)}) SELECT {', '.join(sources)} FROM new.{table}"
+            )
         connection.execute("DETACH new")
     old.replace(path)

@@ -1,51 +1,67 @@
 """Results files for tests: files of made-up outcomes and of real runs, ways to change them, and the commands."""
 
 import contextlib
-import math
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import qcqpbench
 from qcqpbench import Termination
+from qcqpbench.catalog.machine import Machine
 from qcqpbench.catalog.status import PointStatus
 from qcqpbench.cli.main import main
-from qcqpbench.results.store import Row, Store
-from qcqpbench.run.attempt import Attempt, random_start, solve
-from qcqpbench.run.job import Job, Outcome, load_problem
-from qcqpbench.run.suite import Suite
+from qcqpbench.results.row import Row
+from qcqpbench.results.store import Store
+from qcqpbench.run.attempt import Attempt, Outcome, random_start, solve
+from qcqpbench.run.proposal import Proposal, RunReply
+from qcqpbench.run.run_spec import RunSpec
+from qcqpbench.run.suite import Settings, Suite
 
 ROOT = Path(__file__).parents[2]
 TASK, CONVEX = "covariance_perceptron[m=4,load=1]", "classical_perceptron[m=5]"
-JOB = Job("parity[m=2]", "abc", "gip[starts=8]", "scipy 1", None, 0, time_limit=10.0)
+SPEC = RunSpec(
+    problem="parity[m=2]",
+    problem_id="abc",
+    solver="gip[starts=8]",
+    version="scipy 1",
+    formulation=None,
+    start=0,
+    time_limit=10.0,
+)
 BEGUN = 1.7e9
 
 
-def outcome(job: Job = JOB, begun: float = BEGUN, **values: Any) -> Outcome:
-    """Return a made-up outcome of a job."""
+def outcome(spec: RunSpec = SPEC, begun: float = BEGUN, output: str = "", **values: Any) -> Outcome:
+    """Return a made-up outcome of a run."""
     values = {"termination": Termination.FINISHED, "point_status": PointStatus.FEASIBLE, **values}
-    attempt = Attempt(job.problem, job.problem_id, job.solver, job.version, job.formulation, **values)
-    return Outcome(job, attempt, begun=begun)
+    return Outcome(Attempt(spec=spec, **values), reply(output), begun=begun)
+
+
+def reply(output: str = "") -> RunReply:
+    """Return a reply with this output of the solver."""
+    return RunReply(Proposal(Termination.FINISHED), output=output)
 
 
 def add_outcomes(path: Path, *outcomes: Outcome) -> list[int]:
     """Add outcomes to a results file as one invocation; return the ids of their rows."""
     with Store(path, write=True) as store:
-        store.begin("run", {"cpu": "fast"})
+        store.begin("run", Machine(cpu="fast"))
         return [store.add(item) for item in outcomes]
 
 
 def add_runs(path: Path, problems: list[str], solvers: list[str], starts: int = 1) -> None:
     """Run solvers on problems in this process, and add the rows to a results file."""
     with Store(path, write=True) as store:
-        store.begin("a, command", {"cpu": "a CPU", "commit": "c0ffee"})
-        for number, job in enumerate(Suite.of(problems, solvers, starts).jobs()):
-            problem = load_problem(job.problem)
-            attempt = solve(problem, job.solver, random_start(problem, job.start, job.seed))
-            store.add(Outcome(job, attempt, "printed\n", f"local-{number % 2}", BEGUN + number))
+        store.begin("a, command", Machine(cpu="a CPU", commit="c0ffee"))
+        for number, spec in enumerate(Suite.of(problems, solvers, Settings(starts=starts)).runs()):
+            problem = qcqpbench.problem(spec.problem)
+            attempt = solve(problem, spec.solver, random_start(problem, spec.start, spec.start_seed))
+            attempt = replace(attempt, spec=spec)
+            store.add(Outcome(attempt, reply("printed\n"), f"local-{number % 2}", BEGUN + number))
 
 
 def read_rows(path: Path, all_rows: bool = False) -> list[Row]:
@@ -63,10 +79,7 @@ def change(path: Path, *statements: str, values: tuple[Any, ...] = ()) -> None:
 def rewrite_keys(path: Path) -> None:
     """Give all rows the keys of their columns, as a careful forger does."""
     for row in read_rows(path, all_rows=True):
-        job = Job(
-            **{field.name: row[field.name] for field in fields(Job)} | {"time_limit": row["time_limit"] or math.inf}
-        )
-        change(path, "UPDATE run SET key = ? WHERE id = ?", values=(job.key, row["id"]))
+        change(path, "UPDATE run SET key = ? WHERE id = ?", values=(row.spec.key, row.id))
 
 
 def is_intact(path: Path) -> bool:

@@ -61,7 +61,10 @@ def process_name(pid: int) -> str:
 
 
 def resident_bytes(pid: int, shared: bool) -> int:
-    """Return the resident memory of process `pid` in bytes, with file-backed and shared memory if `shared`."""
+    """Return the resident memory of process `pid` in bytes, 0 if it does not exist.
+
+    File-backed and shared memory are included if `shared`.
+    """
     try:
         with open(f"/proc/{pid}/statm", encoding="ascii") as file:  # noqa: PTH123
             _, resident, common = map(int, file.read().split()[:3])

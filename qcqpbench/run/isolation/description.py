@@ -20,15 +20,16 @@ from qcqpbench.catalog.registry import (
     describe_members,
     family,
     family_plugin,
+    problem,
     solver,
     solver_plugin,
 )
 from qcqpbench.catalog.solver import SolverFacts
 from qcqpbench.catalog.spec import parse
 from qcqpbench.errors import QcqpbenchError, require
+from qcqpbench.problem.formats.by_suffix import is_file, is_path
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.qcqp import QCQP
-from qcqpbench.run.job import is_file, load_problem
 
 from .protocol import (
     PREPARE_SECONDS,
@@ -125,23 +126,23 @@ def _decode_members(name: str, content: Any) -> tuple[ProblemFacts, ...] | Qcqpb
     return members
 
 
-def is_plugin_problem(problem: str) -> bool:
-    """Return whether `problem` is a spec of a family that a plug-in provides."""
-    return not is_file(problem) and family_plugin(parse(problem)[0]) is not None
+def is_plugin_problem(text: str) -> bool:
+    """Return whether `text` is a spec of a family that a plug-in provides."""
+    return not is_path(text) and family_plugin(parse(text)[0]) is not None
 
 
-def is_stored(problem: str) -> bool:
-    """Return whether `problem` is read from a file or belongs to a family of stored problems."""
-    return is_file(problem) or family_facts(parse(problem)[0]).stored
+def is_stored(text: str) -> bool:
+    """Return whether the problem `text` is read from a file or belongs to a family of stored problems."""
+    return is_file(text) or family_facts(parse(text)[0]).stored
 
 
 def problem_apart(text: str) -> MaxMargin | QCQP:
     """Return the problem of a spec or file; problems of plug-ins are generated in a separate process."""
     if not is_plugin_problem(text):
-        return load_problem(text)
+        return problem(text)
     path = make_file(text)
     try:
-        return load_problem(path)
+        return problem(path)
     finally:
         Path(path).unlink(missing_ok=True)
 
@@ -163,7 +164,7 @@ def make_file(spec: str) -> str:
 
 
 def _require_name(name: str, *specs: str) -> None:
-    """Raise QcqpbenchError if one of `specs` names another solver or family than `name`."""
+    """Raise QcqpbenchError unless every spec in `specs` has the name `name` of the plug-in's solver or family."""
     for spec in specs:
         require(parse(spec)[0] == name, f"{name}: must describe itself, got facts about {spec!r:.100}")
 

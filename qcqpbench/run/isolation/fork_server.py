@@ -58,6 +58,7 @@ _IMPORTS = (
     "qcqpbench.run.isolation.roles.solver_process",
     "qcqpbench.run.isolation.roles.verifier_process",
     "scipy.optimize",
+    "threadpoolctl",
 )
 _MARK_CHARACTERS = 40
 _START_TRIES = 10

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from qcqpbench.catalog.registry import FamilyFacts, ProblemFacts
 from qcqpbench.catalog.solver import Solver, SolverFacts
@@ -27,7 +27,8 @@ from qcqpbench.catalog.status import Availability, Scope, Termination
 from qcqpbench.errors import MAX_MESSAGE_CHARACTERS, describe_error
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.qcqp import QCQP
-from qcqpbench.run.proposal import MAX_TRACE_POINTS, Proposal, plain_details
+from qcqpbench.run.proposal import MAX_TRACE_POINTS, Proposal, RunReply, plain_details
+from qcqpbench.run.run_spec import RunSpec
 
 from .shared_state import TAIL_BYTES
 
@@ -53,6 +54,7 @@ _MAX_COUNT = 1 << 63
 _MAX_FRAME_BYTES = 1 << 30
 _SIZE = struct.Struct("<q")
 _CHUNK_BYTES = 1 << 20
+_ARRAYS = ("x", "multipliers", "offsets")
 _CLAIMS = ("objective", "bound", "iterations", "message", "build_seconds", "solve_seconds", "cpu_seconds")
 
 
@@ -60,21 +62,17 @@ _CLAIMS = ("objective", "bound", "iterations", "message", "build_seconds", "solv
 class RunRequest:
     """A request to run a solver.
 
-    problem        a problem, its spec or its file; `problem_id` is the required id of its content, None for any
-    version        required identity of the solver; None for any
-    start          a point, or the number of a random start with seed `seed`; None for the first random start
+    spec           the run; its problem id and version, if not empty, must be those that the process has
+    problem        a problem, its spec or its file
+    solver         a solver or its spec
+    start          a point; None for the random start of the spec
     grace_seconds  time between the time limit and the kill by the supervisor
     """
 
+    spec: RunSpec
     problem: MaxMargin | QCQP | str
     solver: Solver | str
-    start: ArrayLike | int | None = None
-    seed: int = 0
-    problem_id: str | None = None
-    version: str | None = None
-    time_limit: float = math.inf
-    memory_limit_bytes: int | None = None
-    threads: int = 1
+    start: Array | None = None
     grace_seconds: float = GRACE_SECONDS
 
 
@@ -96,34 +94,14 @@ class MakeRequest:
 
 @dataclass(frozen=True)
 class VerifyRequest:
-    """A request to evaluate a proposal with a feasibility tolerance."""
+    """A request to evaluate the proposal for a run."""
 
+    spec: RunSpec
     problem: MaxMargin | QCQP | str
-    problem_id: str | None
-    formulation: str | None
     proposal: Proposal
-    tolerance: float
 
 
 Request = RunRequest | DescribeRequest | MakeRequest | VerifyRequest
-
-
-@dataclass(frozen=True)
-class RunReply:
-    """A worker's reply to a run request.
-
-    output   the end of the solver's output
-    files    names of files that the solver left in its working directory
-    notes    descriptions of misbehaviour: too many threads, processes left behind, changed state, too much memory
-    fresh    whether the next run needs a new process
-    """
-
-    proposal: Proposal
-    peak_memory_bytes: int = 0
-    output: str = ""
-    files: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    fresh: bool = False
 
 
 class ProtocolError(Exception):
@@ -165,7 +143,7 @@ class Message:
 def encode_reply(id: str, reply: RunReply) -> bytes:
     """Encode a reply to the run request `id` as bytes."""
     proposal = reply.proposal
-    arrays = {name: array for name in ("x", "multipliers") if (array := getattr(proposal, name)) is not None}
+    arrays = {name: array for name in _ARRAYS if (array := getattr(proposal, name)) is not None}
     arrays |= {f"trace {k}": point for k, (_, point) in enumerate(proposal.trace)}
     content: dict[str, Any] = {name: getattr(proposal, name) for name in _CLAIMS}
     content |= {
@@ -208,6 +186,7 @@ def _decode_proposal(content: Mapping[str, Any], arrays: Mapping[str, Array]) ->
         bound=_optional(float, content["bound"]),
         iterations=iterations if iterations is not None and abs(iterations) < _MAX_COUNT else None,
         multipliers=arrays.get("multipliers"),
+        offsets=arrays.get("offsets"),
         message=str(content["message"])[: 2 * MAX_MESSAGE_CHARACTERS],
         details=plain_details(content["details"]),
         trace=tuple((_seconds(at), arrays[f"trace {k}"]) for k, at in enumerate(seconds)),
@@ -220,7 +199,7 @@ def _decode_proposal(content: Mapping[str, Any], arrays: Mapping[str, Array]) ->
 
 @contextlib.contextmanager
 def _readable(what: str) -> Iterator[None]:
-    """Convert exceptions caused by malformed content to a ProtocolError that names `what`."""
+    """Convert exceptions raised in the context by malformed content to a ProtocolError; `what` names the content."""
     try:
         yield
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError, struct.error) as error:

@@ -36,7 +36,7 @@ class Phases:
         os.set_blocking(self._reader, False)
 
     def close_reader(self) -> None:
-        """Close the supervisor's end in the child, which could take its announcements back."""
+        """Close the reading end in the child, which could otherwise take its announcements from the supervisor."""
         os.close(self._reader)
         self._reader = -1
 

@@ -9,8 +9,9 @@ time      The supervisor kills the process GRACE_SECONDS after the time limit, w
           and its processes.
 memory    The supervisor samples the memory of the process and its descendants 20 times a second. RLIMIT_DATA at twice
           the limit stops faster growth. RLIMIT_AS is not used because libraries reserve much more than they use.
-threads   Environment variables set the number of BLAS and OpenMP threads. The process is bound to as many CPUs, so more
-          threads gain nothing. The attempt notes excess threads that run in more than half of the samples.
+threads   Environment variables set the number of BLAS and OpenMP threads, and each run sets it again in the libraries
+          that are loaded. The process is bound to as many CPUs, so more threads gain nothing. The attempt notes excess
+          threads that run in more than half of the samples.
 children  The supervisor adopts and kills processes that a solver leaves running, and the attempt notes them.
 state     A process whose state a run has changed (timers, signal handlers, threads, error handling, …) is replaced.
 """
@@ -18,7 +19,7 @@ state     A process whose state a run has changed (timers, signal handlers, thre
 import math
 import os
 import pickle
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from multiprocessing import spawn
 from pathlib import Path
 from typing import Any
@@ -30,10 +31,10 @@ from qcqpbench.catalog.status import PointStatus, Termination
 from qcqpbench.errors import MAX_MESSAGE_CHARACTERS
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.qcqp import QCQP
-from qcqpbench.run.attempt import Attempt, assemble, check_accepts, check_start, check_time_limit, check_tolerance
-from qcqpbench.run.job import Job
-from qcqpbench.run.proposal import Proposal
-from qcqpbench.run.verify import FEASIBILITY_TOLERANCE, Evaluation, Finding
+from qcqpbench.run.attempt import Outcome, assemble, check_start, spec_of_objects
+from qcqpbench.run.proposal import Proposal, RunReply
+from qcqpbench.run.run_spec import RunOptions, RunSpec
+from qcqpbench.run.verify import Evaluation, Finding
 
 from ._linux import claim_cpus
 from .description import is_plugin_problem, make_file, solver_facts
@@ -43,7 +44,6 @@ from .protocol import (
     GRACE_SECONDS,
     PREPARE_SECONDS,
     Message,
-    RunReply,
     RunRequest,
     VerifyRequest,
     decode_reply,
@@ -53,7 +53,7 @@ from .shared_state import IDLE, PHASES, PREPARING, Limits, Usage
 from .supervised_process import StoppedError, SupervisedProcess
 from .supervisor import Ended
 
-__all__ = ["Isolated", "StoppedError", "Worker"]
+__all__ = ["StoppedError", "Worker"]
 
 # Maximum number of solver processes that a worker keeps; the least recently used one is ended first.
 _MAX_PROCESSES = 16
@@ -69,32 +69,6 @@ _ENDED_BY_SUITE = (
     Termination.SKIPPED,
 )
 _NO_FINDING = Evaluation(Finding(PointStatus.NONE))
-
-
-@dataclass(frozen=True)
-class Isolated:
-    """An attempt made in a separate process.
-
-    Attributes
-    ----------
-    output
-        The end of the solver's output.
-    files
-        The names of files that the solver left in its working directory.
-    notes
-        Descriptions of misbehaviour: too many threads, processes left behind, changed state, too much memory.
-    lost
-        Whether the process was killed by something other than the suite.
-    other_version
-        Whether the process has another version of the solver than the job requires.
-    """
-
-    attempt: Attempt
-    output: str = ""
-    files: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    lost: bool = False
-    other_version: bool = False
 
 
 class Worker:
@@ -126,46 +100,35 @@ class Worker:
         problem: MaxMargin | QCQP,
         solver: str | Solver,
         start: ArrayLike | None = None,
-        time_limit: float = math.inf,
-        memory_limit_bytes: int | None = None,
-        tolerance: float = FEASIBILITY_TOLERANCE,
+        options: RunOptions | None = None,
         grace_seconds: float = GRACE_SECONDS,
-    ) -> Isolated:
-        """Run a solver on a problem; see `qcqpbench.solve`."""
-        facts = solver_facts(solver) if isinstance(solver, str) else solver.facts()
-        check_accepts(facts, problem)
-        check_time_limit(time_limit)
-        check_tolerance(tolerance)
-        request = RunRequest(
-            problem,
-            solver,
-            None if start is None else check_start(problem, start),
-            time_limit=time_limit,
-            memory_limit_bytes=memory_limit_bytes,
-            threads=self.threads,
-            grace_seconds=grace_seconds,
-        )
-        formulation = facts.formulation if isinstance(problem, MaxMargin) else None
-        return self._attempt(request, problem.metadata.spec or "", problem.id, facts, formulation, tolerance)
+    ) -> Outcome:
+        """Run a solver on a problem in memory from `start`, by default a random one, and return the outcome.
 
-    def run_job(self, job: Job) -> Isolated:
-        """Run a job. The processes generate or read its problem themselves, and each caches the last one."""
-        if job.threads != self.threads:
+        `threads` of `options` is replaced by that of the worker. The supervisor kills the run `grace_seconds` after its
+        time limit.
+        """
+        facts = solver_facts(solver) if isinstance(solver, str) else solver.facts()
+        spec = spec_of_objects(problem, facts, replace(options or RunOptions(), threads=self.threads))
+        point = None if start is None else check_start(problem, start)
+        return self._attempt(RunRequest(spec, problem, solver, point, grace_seconds), facts)
+
+    def run(self, spec: RunSpec, solver: Solver | None = None) -> Outcome:
+        """Run a solver on a problem, which the processes generate or read themselves; each caches the last one.
+
+        Parameters
+        ----------
+        spec
+            The run.
+        solver
+            The solver, if it is an object of the caller and not one that its spec names.
+        """
+        if spec.threads != self.threads:
             self.stop()
-            self.threads = job.threads
-        request = RunRequest(
-            problem=self._source(job.problem),
-            solver=job.solver,
-            start=job.start,
-            seed=job.seed,
-            problem_id=job.problem_id,
-            version=job.version,
-            time_limit=job.time_limit,
-            memory_limit_bytes=job.memory_limit,
-            threads=job.threads,
-        )
-        facts = replace(solver_facts(job.solver), version=job.version)
-        return self._attempt(request, job.problem, job.problem_id, facts, job.formulation, job.tolerance)
+            self.threads = spec.threads
+        facts = solver_facts(spec.solver) if solver is None else solver.facts()
+        request = RunRequest(spec, self._source(spec.problem), solver or spec.solver)
+        return self._attempt(request, replace(facts, version=spec.version))
 
     def stop(self) -> None:
         """End all processes immediately and release the claimed CPUs."""
@@ -187,27 +150,12 @@ class Worker:
         """Return the solver processes, least recently used first, followed by the verifier process, if any."""
         return [*self._solvers.values(), *filter(None, [self._verifier])]
 
-    def _attempt(
-        self,
-        request: RunRequest,
-        problem: str,
-        problem_id: str,
-        facts: SolverFacts,
-        formulation: str | None,
-        tolerance: float,
-    ) -> Isolated:
-        answer = self._ask_solver(request, facts)
-        if isinstance(answer, _Refusal):
-            proposal = Proposal(Termination.ERROR, message=answer.message)
-            attempt = assemble(problem, problem_id, facts, proposal, _NO_FINDING, formulation)
-            return Isolated(attempt, other_version=answer.other_version)
-        reply, lost = (answer, False) if isinstance(answer, RunReply) else _reply_of_ended(answer, request)
-        proposal, evaluation = self._evaluate(
-            VerifyRequest(request.problem, problem_id, formulation, reply.proposal, tolerance)
-        )
+    def _attempt(self, request: RunRequest, facts: SolverFacts) -> Outcome:
+        reply = self._ask_solver(request, facts)
+        verify_request = VerifyRequest(request.spec, request.problem, reply.proposal)
+        proposal, evaluation = (reply.proposal, _NO_FINDING) if reply.refused else self._evaluate(verify_request)
         peak = reply.peak_memory_bytes or None
-        attempt = assemble(problem, problem_id, facts, proposal, evaluation, formulation, peak)
-        return Isolated(attempt, reply.output, reply.files, reply.notes, lost)
+        return Outcome(assemble(request.spec, facts.scope, proposal, evaluation, peak), reply)
 
     def _evaluate(self, request: VerifyRequest) -> tuple[Proposal, Evaluation]:
         """Evaluate a proposal; return it and its evaluation. If the evaluation fails, the termination is ERROR."""
@@ -217,20 +165,20 @@ class Worker:
         message = "; ".join(filter(None, [f"could not be verified: {evaluation}", proposal.message]))
         return replace(proposal, termination=Termination.ERROR, message=message), _NO_FINDING
 
-    def _ask_solver(self, request: RunRequest, facts: SolverFacts) -> "RunReply | Ended | _Refusal":
-        """Send a run request to the solver's process; return its reply, its end, or its refusal to begin."""
+    def _ask_solver(self, request: RunRequest, facts: SolverFacts) -> RunReply:
+        """Send a run request to the solver's process; return its reply, or a substitute if the process ended."""
         child = self._child(request.solver, facts)
         for _ in range(2):
             answer = child.ask(request, _limits(request), _read_run, _main_module(request.solver))
             if not (isinstance(answer, Ended) and answer.phase == PHASES[IDLE]):
                 # Ask again only if the process died before it received the request.
                 break
-        if isinstance(answer, RunReply):
-            answer = _checked(answer, request, child.usage)
-            if answer.fresh:
-                child.stop()
-        result: RunReply | Ended | _Refusal = answer
-        return result
+        if isinstance(answer, Ended):
+            return _reply_of_ended(answer, request)
+        reply: RunReply = answer if answer.refused else _checked(answer, request, child.usage)
+        if reply.fresh:
+            child.stop()
+        return reply
 
     def _ask_verifier(self, request: VerifyRequest) -> Evaluation | str:
         if self._verifier is None:
@@ -283,23 +231,15 @@ class Worker:
         self._problem_file = None
 
 
-@dataclass(frozen=True)
-class _Refusal:
-    """Reply of a solver's process to a run request that it could not begin."""
-
-    message: str
-    other_version: bool
-
-
 def _limits(request: RunRequest) -> Limits:
     """Return the limits that the supervisor enforces for a run request."""
     return Limits(
         PREPARE_SECONDS,
-        max(request.time_limit, BUILD_SECONDS),
-        request.time_limit + request.grace_seconds,
+        max(request.spec.time_limit, BUILD_SECONDS),
+        request.spec.time_limit + request.grace_seconds,
         FINISH_SECONDS,
-        request.memory_limit_bytes or math.inf,
-        request.threads,
+        request.spec.memory_limit_bytes or math.inf,
+        request.spec.threads,
     )
 
 
@@ -308,11 +248,11 @@ def _checked(reply: RunReply, request: RunRequest, usage: Usage) -> RunReply:
     proposal, notes = reply.proposal, list(reply.notes)
     details, termination = dict(proposal.details), proposal.termination
     if usage.over > max(1, _MIN_SHARE_OVER * usage.looks):
-        notes.append(f"ran {usage.threads:.0f} threads, was given {request.threads}")
+        notes.append(f"ran {usage.threads:.0f} threads, was given {request.spec.threads}")
         details["threads_seen"] = usage.threads
-    seconds, limit = proposal.solve_seconds or 0.0, request.time_limit + request.grace_seconds
+    seconds, limit = proposal.solve_seconds or 0.0, request.spec.time_limit + request.grace_seconds
     if seconds > limit and termination not in _ENDED_BY_SUITE:
-        notes.append(f"says {termination}, but returned {seconds - request.time_limit:.3g} s past its limit")
+        notes.append(f"says {termination}, but returned {seconds - request.spec.time_limit:.3g} s past its limit")
         termination = Termination.TIME_LIMIT
     message = "; ".join(filter(None, [proposal.message, *notes]))[: 2 * MAX_MESSAGE_CHARACTERS]
     return replace(
@@ -329,7 +269,9 @@ def _read_run(frame: bytes) -> tuple[str, int, Any]:
     if "error" not in message.content:
         return message.id, message.process, decode_reply(message)
     text = str(message.content["error"])[:MAX_MESSAGE_CHARACTERS]
-    return message.id, message.process, _Refusal(text, bool(message.content.get("other_version")))
+    other_version = bool(message.content.get("other_version"))
+    reply = RunReply(Proposal(Termination.ERROR, message=text), refused=True, other_version=other_version)
+    return message.id, message.process, reply
 
 
 def _read_evaluation(frame: bytes) -> tuple[str, None, Any]:
@@ -338,8 +280,8 @@ def _read_evaluation(frame: bytes) -> tuple[str, None, Any]:
     return id, None, evaluation
 
 
-def _reply_of_ended(ended: Ended, request: RunRequest) -> tuple[RunReply, bool]:
-    """Return a substitute for the reply of an ended process, and whether the process was killed from outside."""
+def _reply_of_ended(ended: Ended, request: RunRequest) -> RunReply:
+    """Return a substitute for the reply of an ended process."""
     termination, message = _verdict(ended, request)
     # Children that run when the suite kills a process were not left behind.
     notes = (describe_left(ended.left),) if ended.left and ended.reason == "died" else ()
@@ -355,17 +297,17 @@ def _reply_of_ended(ended: Ended, request: RunRequest) -> tuple[RunReply, bool]:
         cpu_seconds=ended.cpu_seconds or None,
     )
     lost = not observed or (ended.reason == "died" and ended.how in ("SIGKILL", "SIGTERM"))
-    return RunReply(proposal, ended.peak_memory_bytes, ended.output, (), notes), lost
+    return RunReply(proposal, ended.peak_memory_bytes, ended.output, notes=notes, lost=lost)
 
 
 def _verdict(ended: Ended, request: RunRequest) -> tuple[Termination, str]:
     """Return the termination and the message for a run whose process ended."""
     match ended.reason, ended.phase:
         case "deadline", "building":
-            limit = max(request.time_limit, BUILD_SECONDS)
+            limit = max(request.spec.time_limit, BUILD_SECONDS)
             return Termination.TIME_LIMIT, f"killed while building, after {limit:g} s"
         case "deadline", "solving":
-            past = f"{request.grace_seconds:g} s past its limit of {request.time_limit:g} s"
+            past = f"{request.grace_seconds:g} s past its limit of {request.spec.time_limit:g} s"
             return Termination.TIME_LIMIT, f"killed while solving, {past}"
         case "deadline", phase:
             limit = _limits(request).seconds(PHASES.index(phase))
@@ -373,7 +315,7 @@ def _verdict(ended: Ended, request: RunRequest) -> tuple[Termination, str]:
         case "protocol", _:
             return Termination.ERROR, f"its process {ended.how}"
         case "memory", phase:
-            used, given = ended.peak_memory_bytes / 1e9, (request.memory_limit_bytes or 0) / 1e9
+            used, given = ended.peak_memory_bytes / 1e9, (request.spec.memory_limit_bytes or 0) / 1e9
             return Termination.MEMORY_LIMIT, f"killed while {phase}: used {used:.3g} GB, was given {given:.3g} GB"
     return Termination.CRASHED, f"its process died: {ended.how}"
 

@@ -10,23 +10,25 @@ import uuid
 import warnings
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
-from dataclasses import asdict
 from functools import cache
 from typing import Any
 
 from qcqpbench import __version__
-from qcqpbench.catalog.machine import machine
-from qcqpbench.catalog.status import Termination
+from qcqpbench.catalog.machine import Machine, machine
+from qcqpbench.catalog.status import PointStatus, Termination
 from qcqpbench.errors import QcqpbenchError, require
-from qcqpbench.run.attempt import Attempt
+from qcqpbench.run.attempt import Outcome, assemble
+from qcqpbench.run.isolation.description import solver_facts
 from qcqpbench.run.isolation.worker import StoppedError, Worker
-from qcqpbench.run.job import Job, Outcome
+from qcqpbench.run.proposal import Proposal, RunReply
+from qcqpbench.run.run_spec import RunSpec
+from qcqpbench.run.verify import Evaluation, Finding
 
-from .local_pool import MAX_TRIES, Running, run_job
+from .local_pool import MAX_TRIES, Running, run_on
 
-# Limits of the number of submitted jobs: enough that no worker waits and an adaptive cluster grows, but few enough that
-# the scheduler never holds 10⁵ jobs at once.
-_MIN_SUBMITTED_JOBS, _SUBMITTED_JOBS_PER_THREAD = 16, 3
+# Limits of the number of submitted runs: enough that no worker waits and an adaptive cluster grows, but few enough that
+# the scheduler never holds 10⁵ runs at once.
+_MIN_SUBMITTED_RUNS, _SUBMITTED_RUNS_PER_THREAD = 16, 3
 _LOOK_SECONDS = 1.0
 _CONNECT_SECONDS = 10.0
 
@@ -36,7 +38,7 @@ _workers: set[Worker] = set()
 
 
 class DaskPool:
-    """Pool that runs jobs on the workers of a Dask cluster.
+    """Pool that runs solvers on the workers of a Dask cluster.
 
     Parameters
     ----------
@@ -57,7 +59,7 @@ class DaskPool:
             _require_scheduler(address)
         self.address, self.workers = address, workers
         self._client: Any = None
-        self._jobs: dict[str, Job] = {}
+        self._specs: dict[str, RunSpec] = {}
         self._since: dict[str, float] = {}
 
     def running(self) -> list[Running]:
@@ -68,13 +70,13 @@ class DaskPool:
             # The connection is closing, and the live view does not need the list.
             return []
         return [
-            Running(str(worker), job, self._since.setdefault(str(key), now))
+            Running(str(worker), spec, self._since.setdefault(str(key), now))
             for worker, keys in processing.items()
             for key in keys
-            if (job := self._jobs.get(str(key))) is not None
+            if (spec := self._specs.get(str(key))) is not None
         ]
 
-    def outcomes(self, jobs: Iterable[Job]) -> Generator[Outcome, None, None]:
+    def outcomes(self, specs: Iterable[RunSpec]) -> Generator[Outcome, None, None]:
         distributed = _distributed()
         with contextlib.ExitStack() as stack:
             # Otherwise Dask logs a traceback when the scheduler is lost.
@@ -90,47 +92,47 @@ class DaskPool:
             if not self._client.nthreads():
                 warnings.warn(f"{self.address} has no workers yet; the runs wait for them", stacklevel=2)
             stack.callback(self._leave)
-            yield from self._collect(iter(jobs))
+            yield from self._collect(iter(specs))
 
-    def _collect(self, jobs: Iterator[Job]) -> Generator[Outcome, None, None]:
-        """Submit jobs to the cluster, a limited number at a time, and yield their outcomes as they finish."""
+    def _collect(self, specs: Iterator[RunSpec]) -> Generator[Outcome, None, None]:
+        """Submit runs to the cluster, a limited number at a time, and yield their outcomes as they finish."""
         finished = _distributed().as_completed(loop=self._client.loop)
         tries: Counter[str] = Counter()
         room, last_look = 0, -_LOOK_SECONDS
         while True:
             if time.monotonic() - last_look >= _LOOK_SECONDS:
                 threads = sum(self._client.nthreads().values())
-                room, last_look = max(_MIN_SUBMITTED_JOBS, _SUBMITTED_JOBS_PER_THREAD * threads), time.monotonic()
-            while len(self._jobs) < room and (job := next(jobs, None)) is not None:
-                finished.add(self._submit(job))
-            if not self._jobs:
+                room, last_look = max(_MIN_SUBMITTED_RUNS, _SUBMITTED_RUNS_PER_THREAD * threads), time.monotonic()
+            while len(self._specs) < room and (spec := next(specs, None)) is not None:
+                finished.add(self._submit(spec))
+            if not self._specs:
                 return
             future = next(finished)
-            job = self._jobs.pop(future.key)
+            spec = self._specs.pop(future.key)
             self._since.pop(future.key, None)
             if future.status == "finished":
                 outcome = future.result()
                 del future
-                del tries[job.key]
+                del tries[spec.key]
                 yield outcome
                 continue
             reason = self._reason_of_loss(future)
             # Dask itself has tried several workers, and each was lost.
-            tries[job.key] += 1
-            if tries[job.key] < MAX_TRIES:
-                finished.add(self._submit(job))
+            tries[spec.key] += 1
+            if tries[spec.key] < MAX_TRIES:
+                finished.add(self._submit(spec))
             else:
-                del tries[job.key]
-                yield Outcome(job, _crashed(job, reason), worker=self.address, begun=time.time())
+                del tries[spec.key]
+                yield _crashed(spec, reason, self.address)
 
-    def _submit(self, job: Job) -> Any:
-        # A new key each time: the same job may be on the cluster from an earlier call.
+    def _submit(self, spec: RunSpec) -> Any:
+        # A new key each time: the same run may be on the cluster from an earlier call.
         key = f"qcqpbench-{uuid.uuid4().hex}"
-        self._jobs[key] = job
-        return self._client.submit(_run_job, job, __version__, key=key, pure=False)
+        self._specs[key] = spec
+        return self._client.submit(_run, spec, __version__, key=key, pure=False)
 
     def _reason_of_loss(self, future: Any) -> str:
-        """Return why the workers of a failed job were lost; raise an error if the job failed for another reason."""
+        """Return why the workers of a failed run were lost; raise an error if the run failed for another reason."""
         error = future.exception() if future.status == "error" else None
         if self._client.status != "running":
             raise QcqpbenchError(
@@ -143,7 +145,7 @@ class DaskPool:
     def _leave(self) -> None:
         """Interrupt unfinished runs on the cluster, which would otherwise continue to their time limits."""
         with contextlib.suppress(Exception):
-            if self._jobs and self._client.status == "running":
+            if self._specs and self._client.status == "running":
                 self._client.run(_interrupt_workers, wait=False)
         self._client = None
 
@@ -173,14 +175,14 @@ def _require_scheduler(address: str) -> None:
         raise QcqpbenchError(f"{requirement}, got {address}: {reason}") from error
 
 
-def _run_job(job: Job, version: str) -> Outcome:
-    """Run a job on a Dask worker, with the `Worker` of the current thread, which is created if missing."""
+def _run(spec: RunSpec, version: str) -> Outcome:
+    """Run a solver on a Dask worker, with the `Worker` of the current thread, which is created if missing."""
     require(version == __version__, f"a Dask worker must have qcqpbench {version} like the driver, got {__version__}")
     if getattr(_of_thread, "worker", None) is None:
         _of_thread.worker = Worker()
         _workers.add(_of_thread.worker)
     try:
-        return run_job(job, _of_thread.worker, str(_distributed().get_worker().address), _machine())
+        return run_on(_of_thread.worker, spec, str(_distributed().get_worker().address), _machine())
     except StoppedError:
         _workers.discard(_of_thread.worker)
         _of_thread.worker = None
@@ -188,8 +190,8 @@ def _run_job(job: Job, version: str) -> Outcome:
 
 
 @cache
-def _machine() -> dict[str, Any]:
-    return asdict(machine())
+def _machine() -> Machine:
+    return machine()
 
 
 def _interrupt_workers() -> None:
@@ -198,13 +200,8 @@ def _interrupt_workers() -> None:
         worker.interrupt()
 
 
-def _crashed(job: Job, reason: str) -> Attempt:
-    return Attempt(
-        job.problem,
-        job.problem_id,
-        job.solver,
-        job.version,
-        job.formulation,
-        Termination.CRASHED,
-        message=f"the cluster lost every worker that ran the job: {reason}",
-    )
+def _crashed(spec: RunSpec, reason: str, address: str) -> Outcome:
+    message = f"the cluster lost every worker that ran it: {reason}"
+    proposal = Proposal(Termination.CRASHED, message=message)
+    attempt = assemble(spec, solver_facts(spec.solver).scope, proposal, Evaluation(Finding(PointStatus.NONE)))
+    return Outcome(attempt, RunReply(proposal), worker=address, begun=time.time())

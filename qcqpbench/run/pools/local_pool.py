@@ -1,15 +1,18 @@
-"""The interface of pools, which run jobs and yield their outcomes, and a pool of workers on this machine."""
+"""The interface of pools, which run solvers and yield outcomes, and a pool of workers on this machine."""
 
 import queue
 import threading
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol
 
+from qcqpbench.catalog.machine import Machine
+from qcqpbench.catalog.solver import Solver
 from qcqpbench.errors import require
+from qcqpbench.run.attempt import Outcome
 from qcqpbench.run.isolation.worker import Worker
-from qcqpbench.run.job import Job, Outcome
+from qcqpbench.run.run_spec import RunSpec
 
 # A run whose process is killed from outside (by an administrator, by the system out of memory) is tried again; one
 # whose solver kills it every time is a crash.
@@ -19,35 +22,39 @@ _POLL_SECONDS = 0.005
 
 @dataclass(frozen=True)
 class Running:
-    """A job in progress, the name of its worker, and its monotonic start time."""
+    """A run in progress, the name of its worker, and its monotonic start time."""
 
     worker: str
-    job: Job
+    spec: RunSpec
     since: float
 
 
 class Pool(Protocol):
-    """Interface of a set of workers that run jobs; implemented by `LocalPool` and `DaskPool`."""
+    """Interface of a set of workers that run solvers; implemented by `LocalPool` and `DaskPool`."""
 
-    def outcomes(self, jobs: Iterable[Job]) -> Generator[Outcome, None, None]:
-        """Yield the outcomes of `jobs` in the order in which they finish.
+    def outcomes(self, specs: Iterable[RunSpec]) -> Generator[Outcome, None, None]:
+        """Yield the outcomes of the runs `specs` in the order in which they finish.
 
-        `jobs` is consumed as workers become free. Closing the generator ends all unfinished runs.
+        `specs` is consumed as workers become free. Closing the generator ends all unfinished runs.
         """
 
     def running(self) -> list[Running]:
-        """Return the jobs in progress; may be called from any thread."""
+        """Return the runs in progress; may be called from any thread."""
 
 
-def run_job(job: Job, worker: Worker, name: str, machine: Mapping[str, Any] | None = None) -> Outcome:
-    """Run a job on a worker; try again, up to MAX_TRIES times in all, if its process is killed from outside.
+def run_on(
+    worker: Worker, spec: RunSpec, name: str, machine: Machine | None = None, solver: Solver | None = None
+) -> Outcome:
+    """Run a solver on a worker; try again, up to MAX_TRIES times in all, if its process is killed from outside.
 
     Parameters
     ----------
     name
         The worker's name.
     machine
-        Facts about the machine of the worker; None for the driver's machine.
+        The machine of the worker; None for the driver's machine.
+    solver
+        The solver, if it is an object of the caller and not one that its spec names.
 
     Raises
     ------
@@ -57,25 +64,33 @@ def run_job(job: Job, worker: Worker, name: str, machine: Mapping[str, Any] | No
     """
     for _ in range(MAX_TRIES):
         begun = time.time()
-        isolated = worker.run_job(job)
-        require(machine is None or not isolated.other_version, isolated.attempt.message)
-        if not isolated.lost:
+        outcome = worker.run(spec, solver)
+        require(machine is None or not outcome.reply.other_version, outcome.attempt.message)
+        if not outcome.reply.lost:
             break
-    return Outcome(job, isolated.attempt, isolated.output, name, begun, machine)
+    return replace(outcome, worker=name, begun=begun, machine=machine)
 
 
 class LocalPool:
-    """Pool of workers on this machine, each driven by its own thread."""
+    """Pool of workers on this machine, each driven by its own thread.
 
-    def __init__(self, workers: int = 1) -> None:
-        self.workers = workers
+    Parameters
+    ----------
+    workers
+        Number of simultaneous runs.
+    solvers
+        Solvers that are objects of the caller, by spec.
+    """
+
+    def __init__(self, workers: int = 1, solvers: Mapping[str, Solver] | None = None) -> None:
+        self.workers, self._solvers = workers, dict(solvers or {})
         self._running: dict[str, Running] = {}
 
     def running(self) -> list[Running]:
         return list(self._running.values())
 
-    def outcomes(self, jobs: Iterable[Job]) -> Generator[Outcome, None, None]:
-        source = _JobSource(jobs)
+    def outcomes(self, specs: Iterable[RunSpec]) -> Generator[Outcome, None, None]:
+        source = _Source(specs)
         # Of limited length, so that outcomes do not pile up if the caller takes them slowly.
         finished: queue.Queue[Outcome | BaseException | None] = queue.Queue(self.workers)
         workers = [Worker() for _ in range(self.workers)]
@@ -100,15 +115,15 @@ class LocalPool:
         self,
         name: str,
         worker: Worker,
-        source: "_JobSource",
+        source: "_Source",
         finished: "queue.Queue[Outcome | BaseException | None]",
     ) -> None:
-        """Run jobs from `source`; put their outcomes in `finished`, and at the end None or the raised exception."""
+        """Make the runs of `source`; put their outcomes in `finished`, and at the end None or the raised exception."""
         try:
             with worker:
-                while (job := source.next_job()) is not None:
-                    self._running[name] = Running(name, job, time.monotonic())
-                    finished.put(run_job(job, worker, name))
+                while (spec := source.next_spec()) is not None:
+                    self._running[name] = Running(name, spec, time.monotonic())
+                    finished.put(run_on(worker, spec, name, solver=self._solvers.get(spec.solver)))
                     del self._running[name]
             finished.put(None)
         except BaseException as error:
@@ -117,17 +132,17 @@ class LocalPool:
             self._running.pop(name, None)
 
 
-class _JobSource:
-    """Thread-safe iterator over jobs that can be closed early."""
+class _Source:
+    """Thread-safe iterator over run specs that can be closed early."""
 
-    def __init__(self, jobs: Iterable[Job]) -> None:
-        self._jobs = iter(jobs)
+    def __init__(self, specs: Iterable[RunSpec]) -> None:
+        self._specs = iter(specs)
         self._lock = threading.Lock()
         self._closed = threading.Event()
 
-    def next_job(self) -> Job | None:
+    def next_spec(self) -> RunSpec | None:
         with self._lock:
-            return None if self._closed.is_set() else next(self._jobs, None)
+            return None if self._closed.is_set() else next(self._specs, None)
 
     def close(self) -> None:
         self._closed.set()

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,11 @@ import pytest
 import qcqpbench
 from qcqpbench.catalog.solver import Budget, Solution
 from qcqpbench.catalog.status import Termination
+from qcqpbench.run.attempt import spec_of_objects
 from qcqpbench.run.isolation import fork_server
 from qcqpbench.run.isolation.worker import Worker
-from qcqpbench.run.job import Job
 from qcqpbench.run.pools.local_pool import LocalPool
+from qcqpbench.run.run_spec import RunOptions
 from tests.support.bad_solvers import Fine
 from tests.support.processes import is_running, marked, marking, none_left
 
@@ -77,7 +78,7 @@ def test_processes_have_the_surroundings_of_the_driver(monkeypatch: pytest.Monke
         monkeypatch.setenv("A_VARIABLE", value)
         monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
         with Worker() as worker:
-            output = worker.attempt(TASK, SaysWhereItIs()).output
+            output = worker.attempt(TASK, SaysWhereItIs()).reply.output
         assert output.encode(errors="replace").decode().split() == [
             value.encode(errors="surrogateescape").decode(errors="replace"),
             str(folder).encode(errors="surrogateescape").decode(errors="replace"),
@@ -123,9 +124,10 @@ def test_a_run_whose_server_is_killed_is_run_again(tmp_path: Path, monkeypatch: 
     install(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     nap = Hostile("nap", 1.0)
-    jobs = [Job(SPEC, TASK.id, nap.spec, nap.identity(), None, start) for start in range(3)]
+    spec = spec_of_objects(TASK, nap.facts(), RunOptions())
+    specs = [replace(spec, start=start) for start in range(3)]
     outcomes = []
-    for number, outcome in enumerate(LocalPool().outcomes(jobs)):
+    for number, outcome in enumerate(LocalPool().outcomes(specs)):
         outcomes.append(outcome.attempt.termination)
         if number == 0:
             os.kill(server(), signal.SIGKILL)
@@ -134,5 +136,5 @@ def test_a_run_whose_server_is_killed_is_run_again(tmp_path: Path, monkeypatch: 
 
 def test_a_fork_does_not_outlive_a_killed_supervisor() -> None:
     with Worker() as worker:
-        assert worker.attempt(TASK, ForksAndKillsItsSupervisor()).lost
+        assert worker.attempt(TASK, ForksAndKillsItsSupervisor()).reply.lost
     assert none_left(THIS_TEST) == {}

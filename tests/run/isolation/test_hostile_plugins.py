@@ -17,10 +17,11 @@ from qcqpbench.catalog.registry import family
 from qcqpbench.catalog.status import Termination
 from qcqpbench.run.isolation import supervised_process
 from qcqpbench.run.isolation import worker as isolation_worker
+from qcqpbench.run.isolation import worker as worker_module
 from qcqpbench.run.isolation._linux import cpu_seconds
 from qcqpbench.run.isolation.worker import Worker
 from tests.support.plugins.malicious import HIDDEN_SECONDS, LAZY_SECONDS, SPIN_PIPE
-from tests.support.plugins.runs import SPEC, TASK, installed, job, margin
+from tests.support.plugins.runs import SPEC, TASK, installed, margin, run_spec
 from tests.support.processes import MARK, is_running, marked, none_left
 
 pytestmark = pytest.mark.slow
@@ -37,17 +38,17 @@ def plugins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.mark.parametrize("form", ["pipe", "link", "folder"])
 def test_a_replaced_file_of_reports_costs_its_content_only(form: str) -> None:
     with Worker() as worker:
-        attempt = worker.run_job(job(f"malicious[kind=replace_reports_by_{form}]")).attempt
+        attempt = worker.run(run_spec(f"malicious[kind=replace_reports_by_{form}]")).attempt
         assert (attempt.termination, attempt.message) == (Termination.CRASHED, "its process died: exit code 3")
         assert attempt.point is None
-        assert worker.run_job(job("slsqp")).attempt.termination is Termination.LOCALLY_OPTIMAL
+        assert worker.run(run_spec("slsqp")).attempt.termination is Termination.LOCALLY_OPTIMAL
 
 
 @pytest.mark.parametrize("kind", ["lift_time_limit", "drain_phases", "endless_array"])
 def test_a_solver_cannot_lift_its_time_limit(kind: str) -> None:
     begin = time.monotonic()
     with Worker() as worker:
-        attempt = worker.run_job(replace(job(f"malicious[kind={kind}]"), time_limit=0.2)).attempt
+        attempt = worker.run(replace(run_spec(f"malicious[kind={kind}]"), time_limit=0.2)).attempt
     assert attempt.termination is Termination.TIME_LIMIT
     assert attempt.message.startswith("killed while solving")
     # Far below the time that the solver wants, and far above the delays of a busy machine.
@@ -57,17 +58,19 @@ def test_a_solver_cannot_lift_its_time_limit(kind: str) -> None:
 def test_a_phase_begins_when_it_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lower the other limits as well, after whose sum the driver would end the run."""
     for name, seconds in (("FINISH_SECONDS", 0.5), ("PREPARE_SECONDS", 20.0), ("BUILD_SECONDS", 5.0)):
-        monkeypatch.setattr(f"qcqpbench.run.isolation.worker.{name}", seconds)
+        monkeypatch.setattr(worker_module, name, seconds)
     monkeypatch.setattr(supervised_process, "_ENFORCE_SECONDS", 5.0)
     with Worker() as worker:
-        attempt = worker.run_job(replace(job("malicious[kind=finish_in_the_future]"), time_limit=5.0)).attempt
+        attempt = worker.run(replace(run_spec("malicious[kind=finish_in_the_future]"), time_limit=5.0)).attempt
     assert (attempt.termination, attempt.message) == (Termination.TIME_LIMIT, "killed while finishing, after 0.5 s")
 
 
 def test_a_solver_cannot_lift_its_memory_limit() -> None:
     with Worker() as worker:
-        limited = replace(job("malicious[kind=lift_memory_limit]"), time_limit=60.0, memory_limit=400_000_000)
-        attempt = worker.run_job(limited).attempt
+        limited = replace(
+            run_spec("malicious[kind=lift_memory_limit]"), time_limit=60.0, memory_limit_bytes=400_000_000
+        )
+        attempt = worker.run(limited).attempt
     assert attempt.termination is Termination.MEMORY_LIMIT, attempt.message
     assert attempt.message.startswith("killed while solving: used")
 
@@ -75,27 +78,27 @@ def test_a_solver_cannot_lift_its_memory_limit() -> None:
 def test_a_verification_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give no time to the verification of a problem that takes some tenths of a second to make."""
     spec = family("covariance_perceptron[m=60,p=4000,seed=1,ensemble=gaussian]").spec
-    large = replace(job("malicious[kind=honest]"), problem=spec, problem_id=qcqpbench.problem(spec).id)
+    large = replace(run_spec("malicious[kind=honest]"), problem=spec, problem_id=qcqpbench.problem(spec).id)
     limits = isolation_worker._limits
     monkeypatch.setattr(isolation_worker, "PREPARE_SECONDS", 0.0)
     # The solver's process makes the problem, too.
     monkeypatch.setattr(isolation_worker, "_limits", lambda request: limits(request)._replace(prepare_seconds=60.0))
     with Worker() as worker:
-        attempt = worker.run_job(large).attempt
+        attempt = worker.run(large).attempt
     assert (attempt.termination, attempt.margin, attempt.point) == (Termination.ERROR, None, None)
     assert attempt.message.startswith("could not be verified: the verifier's process ended: deadline")
 
 
 def test_a_claim_past_the_time_limit_is_a_time_limit() -> None:
     with Worker() as worker:
-        attempt = worker.run_job(job("malicious[kind=forge_late_reply]")).attempt
+        attempt = worker.run(run_spec("malicious[kind=forge_late_reply]")).attempt
     assert attempt.termination is Termination.TIME_LIMIT
     assert attempt.message == "says optimal, but returned 980 s past its limit"
 
 
 def test_impossible_times_are_an_error() -> None:
     with Worker() as worker:
-        attempt = worker.run_job(job("malicious[kind=forge_times]")).attempt
+        attempt = worker.run(run_spec("malicious[kind=forge_times]")).attempt
     assert attempt.termination is Termination.ERROR and attempt.solve_seconds is None
     assert "seconds must be finite and at least 0, got inf" in attempt.message
 
@@ -104,7 +107,7 @@ def test_the_trace_is_converted_before_the_clock_stops() -> None:
     """Leave out a point that a solver put into the trace itself."""
     begin = time.monotonic()
     with Worker() as worker:
-        attempt = worker.run_job(job("malicious[kind=lazy_trace]")).attempt
+        attempt = worker.run(run_spec("malicious[kind=lazy_trace]")).attempt
     assert (attempt.termination, len(attempt.trace)) == (Termination.MEMORY_LIMIT, 1)
     assert attempt.margin == pytest.approx(margin(qcqpbench.random_start(TASK, 0)), abs=1e-12)
     assert attempt.solve_seconds is not None
@@ -113,7 +116,7 @@ def test_the_trace_is_converted_before_the_clock_stops() -> None:
 
 def test_points_of_the_trace_cannot_change_after_the_clock() -> None:
     with Worker() as worker:
-        attempt = worker.run_job(job("malicious[kind=change_trace_late]")).attempt
+        attempt = worker.run(run_spec("malicious[kind=change_trace_late]")).attempt
     assert (attempt.termination, len(attempt.trace)) == (Termination.MEMORY_LIMIT, 1)
     assert attempt.margin == pytest.approx(margin(qcqpbench.random_start(TASK, 0)), abs=1e-12)
 
@@ -121,26 +124,26 @@ def test_points_of_the_trace_cannot_change_after_the_clock() -> None:
 @pytest.mark.parametrize("which", ["solver", "verifier"])
 def test_an_idle_process_that_was_stopped_is_continued(which: str) -> None:
     with Worker() as worker:
-        worker.run_job(job("slsqp"))
+        worker.run(run_spec("slsqp"))
         solver_process, verifier_process = worker.processes()
         stopped = solver_process if which == "solver" else verifier_process
         os.kill(stopped.process_id, signal.SIGSTOP)
         begin = time.monotonic()
-        assert worker.run_job(job("slsqp", 1)).attempt.termination is Termination.LOCALLY_OPTIMAL
+        assert worker.run(run_spec("slsqp", 1)).attempt.termination is Termination.LOCALLY_OPTIMAL
         # Far below the minutes that a request may take.
         assert time.monotonic() - begin < 60
 
 
 def test_a_process_that_works_while_it_is_idle_is_replaced() -> None:
     with Worker() as worker:
-        worker.run_job(job("slsqp"))
+        worker.run(run_spec("slsqp"))
         (child, _) = worker.processes()
         before = child.process_id
-        worker.run_job(job("slsqp", 1))
+        worker.run(run_spec("slsqp", 1))
         assert child.process_id == before
         # As if it had used the CPU meanwhile.
         child._cpu_seconds -= 1.0
-        worker.run_job(job("slsqp", 2))
+        worker.run(run_spec("slsqp", 2))
         assert child.process_id != before
 
 
@@ -152,9 +155,9 @@ def test_a_process_that_computes_after_its_run_does_not_disturb_another_solver(
     os.mkfifo(pipe)
     monkeypatch.setenv(SPIN_PIPE, str(pipe))
     with Worker() as worker:
-        worker.run_job(job("slsqp"))
-        isolated = worker.run_job(job("malicious[kind=spin_late]"))
-        assert (isolated.attempt.termination, isolated.notes) == (Termination.FINISHED, ())
+        worker.run(run_spec("slsqp"))
+        isolated = worker.run(run_spec("malicious[kind=spin_late]"))
+        assert (isolated.attempt.termination, isolated.reply.notes) == (Termination.FINISHED, ())
         _, left, _ = worker.processes()
         spinning = left.process_id
         assert is_running(spinning)
@@ -162,7 +165,7 @@ def test_a_process_that_computes_after_its_run_does_not_disturb_another_solver(
         # Blocks until the thread has opened its end.
         with pipe.open("wb"):
             assert wait_until(lambda: cpu_seconds(spinning) > used + 0.2)
-        assert worker.run_job(job("slsqp", 1)).attempt.termination is Termination.LOCALLY_OPTIMAL
+        assert worker.run(run_spec("slsqp", 1)).attempt.termination is Termination.LOCALLY_OPTIMAL
         assert not is_running(spinning)
 
 
@@ -186,7 +189,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
 
 def test_a_child_without_environment_does_not_outlive_a_killed_supervisor() -> None:
     with Worker() as worker:
-        assert worker.run_job(job("malicious[kind=hide_child_and_kill_supervisor]")).lost
+        assert worker.run(run_spec("malicious[kind=hide_child_and_kill_supervisor]")).reply.lost
         assert wait_until(lambda: not hidden())
 
 
@@ -215,12 +218,12 @@ def parent(pid: int) -> int:
 def test_a_stopped_supervisor_does_not_void_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervised_process, "_TICK_SECONDS", 0.1)
     with Worker() as worker:
-        attempt = worker.run_job(job("malicious[kind=stop_supervisor]")).attempt
+        attempt = worker.run(run_spec("malicious[kind=stop_supervisor]")).attempt
         assert (attempt.termination, attempt.message) == (
             Termination.CRASHED,
             "its process died: its supervisor was stopped",
         )
-        assert worker.run_job(job("slsqp")).attempt.termination is Termination.LOCALLY_OPTIMAL
+        assert worker.run(run_spec("slsqp")).attempt.termination is Termination.LOCALLY_OPTIMAL
 
 
 def test_nothing_outlives_the_driver_even_if_the_supervisor_is_stopped() -> None:

@@ -22,6 +22,7 @@ from qcqpbench.run.isolation.description import solver_facts
 from qcqpbench.run.isolation.fork_server import close_servers
 from qcqpbench.run.isolation.protocol import GRACE_SECONDS
 from qcqpbench.run.isolation.worker import Worker
+from qcqpbench.run.run_spec import RunOptions
 from tests.support.bad_solvers import (
     DrawsNumbers,
     Exits,
@@ -51,10 +52,10 @@ def worker() -> Iterator[Worker]:
 
 
 def test_an_attempt_is_the_same_as_in_this_process(worker: Worker) -> None:
-    isolated, here = worker.attempt(TASK, Fine()), qcqpbench.solve(TASK, Fine())
-    assert isolated.attempt.margin == here.margin
-    assert np.array_equal(np.asarray(isolated.attempt.point), np.asarray(here.point))
-    assert (isolated.output, isolated.files) == ("", ())
+    outcome, here = worker.attempt(TASK, Fine()), qcqpbench.solve(TASK, Fine())
+    assert outcome.attempt.margin == here.margin
+    assert np.array_equal(np.asarray(outcome.attempt.point), np.asarray(here.point))
+    assert (outcome.reply.output, outcome.reply.files) == ("", ())
 
 
 def test_reported_points_of_a_wrong_shape_do_not_cost_the_point(worker: Worker) -> None:
@@ -76,9 +77,9 @@ def test_every_solver_has_a_process_of_its_own() -> None:
 
 def test_output_and_files_are_contained(worker: Worker, capfd: pytest.CaptureFixture[str]) -> None:
     before = sorted(Path.cwd().iterdir())
-    assert worker.attempt(TASK, Prints()).output == "iteration 1\n"
-    assert worker.attempt(TASK, LeavesFiles()).files == ("solver.log",)
-    assert worker.attempt(TASK, LeavesOddName()).files == ("solver?.log",)
+    assert worker.attempt(TASK, Prints()).reply.output == "iteration 1\n"
+    assert worker.attempt(TASK, LeavesFiles()).reply.files == ("solver.log",)
+    assert worker.attempt(TASK, LeavesOddName()).reply.files == ("solver?.log",)
     assert capfd.readouterr().out == ""
     assert sorted(Path.cwd().iterdir()) == before
 
@@ -86,7 +87,7 @@ def test_output_and_files_are_contained(worker: Worker, capfd: pytest.CaptureFix
 def test_a_crash_costs_one_attempt(worker: Worker) -> None:
     crashed = worker.attempt(TASK, IsKilled()).attempt
     assert (crashed.termination, crashed.message) == (Termination.CRASHED, "its process died: SIGKILL")
-    assert crashed.problem_id == TASK.id and crashed.solver == "fine"
+    assert crashed.spec.problem_id == TASK.id and crashed.solver == "fine"
     assert worker.attempt(TASK, Fine()).attempt.termination is Termination.FINISHED
 
 
@@ -100,18 +101,20 @@ def test_a_solver_that_interrupts_is_an_error(worker: Worker) -> None:
 
 
 def test_every_run_begins_with_the_same_state_of_the_global_generators(worker: Worker) -> None:
-    (first, numpys), *others = (worker.attempt(TASK, DrawsNumbers()).output.split() for _ in range(3))
+    (first, numpys), *others = (worker.attempt(TASK, DrawsNumbers()).reply.output.split() for _ in range(3))
     assert 0 < float(first) < 1 and 0 < float(numpys) < 1
     assert others == [[first, numpys]] * 2
 
 
 def test_a_time_limit_of_centuries_is_no_limit(worker: Worker) -> None:
-    assert worker.attempt(TASK, Fine(), time_limit=1e300).attempt.termination is Termination.FINISHED
+    assert (
+        worker.attempt(TASK, Fine(), options=RunOptions(time_limit=1e300)).attempt.termination is Termination.FINISHED
+    )
 
 
 def test_a_hang_is_ended_after_the_limit(worker: Worker) -> None:
     begin = time.monotonic()
-    late = worker.attempt(TASK, IgnoresTheTimeLimit(), time_limit=0.5).attempt
+    late = worker.attempt(TASK, IgnoresTheTimeLimit(), options=RunOptions(time_limit=0.5)).attempt
     assert late.termination is Termination.TIME_LIMIT
     assert late.message == f"killed while solving, {GRACE_SECONDS:g} s past its limit of 0.5 s"
     # Far above the delays of a busy machine.
@@ -140,22 +143,23 @@ def test_a_hang_is_ended_after_the_limit(worker: Worker) -> None:
 def test_a_hostile_solver_costs_one_attempt(worker: Worker, kind: Kind, termination: Termination, message: str) -> None:
     """Check status, output and reported point; no process is left, and the next run is unaffected."""
     limit = 20.0 if kind == "fill" else 0.4
-    isolated = worker.attempt(TASK, Hostile(kind), time_limit=limit, memory_limit_bytes=600_000_000)
-    attempt = isolated.attempt
+    options = RunOptions(time_limit=limit, memory_limit_bytes=600_000_000)
+    outcome = worker.attempt(TASK, Hostile(kind), options=options)
+    attempt = outcome.attempt
     assert (attempt.termination, attempt.message[: len(message)]) == (termination, message)
-    assert (isolated.output[:6] == "begun\n") != (kind == "chatter") and len(isolated.output) <= 4000
+    assert (outcome.reply.output[:6] == "begun\n") != (kind == "chatter") and len(outcome.reply.output) <= 4000
     assert attempt.margin == pytest.approx(float(TASK.margin(random_start(TASK))), abs=1e-14)
     assert worker.attempt(TASK, Hostile()).attempt.termination is Termination.FINISHED
     assert none_left(THIS_TEST, but=all_processes(worker)) == {}
 
 
 def test_a_segfault_leaves_a_traceback(worker: Worker) -> None:
-    assert "Segmentation fault" in worker.attempt(TASK, Hostile("segfault")).output
+    assert "Segmentation fault" in worker.attempt(TASK, Hostile("segfault")).reply.output
 
 
 def test_an_endless_build_is_ended(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qcqpbench.run.isolation.worker.BUILD_SECONDS", 0.5)
-    attempt = worker.attempt(TASK, Hostile("build"), time_limit=0.1).attempt
+    monkeypatch.setattr(sys.modules[Worker.__module__], "BUILD_SECONDS", 0.5)
+    attempt = worker.attempt(TASK, Hostile("build"), options=RunOptions(time_limit=0.1)).attempt
     assert attempt.termination is Termination.TIME_LIMIT
     assert attempt.message == "killed while building, after 0.5 s" and attempt.build_seconds is not None
 
@@ -211,8 +215,8 @@ def test_a_shipped_solver_keeps_its_process(worker: Worker, name: str) -> None:
         pytest.skip(solver_facts(name).reason)
     processes = set()
     for start in range(3):
-        isolated = worker.attempt(TASK, name, random_start(TASK, start), time_limit=20.0)
-        assert isolated.notes == ()
+        outcome = worker.attempt(TASK, name, random_start(TASK, start), RunOptions(time_limit=20.0))
+        assert outcome.reply.notes == ()
         processes.add(process_of(worker))
     assert len(processes) == 1
 
@@ -227,7 +231,7 @@ def test_the_peak_of_memory_is_that_of_the_run(worker: Worker) -> None:
 
 def test_a_worker_whose_supervisor_is_killed_is_lost_and_replaced(worker: Worker) -> None:
     lost = worker.attempt(TASK, Hostile("kill_supervisor"))
-    assert lost.lost and lost.attempt.termination is Termination.CRASHED
+    assert lost.reply.lost and lost.attempt.termination is Termination.CRASHED
     assert worker.attempt(TASK, Hostile()).attempt.termination is Termination.FINISHED
 
 

@@ -68,9 +68,9 @@ def start(folder: Path, *command: str | Path, **further: str) -> subprocess.Pope
 def rows(path: Path) -> Rows:
     with Store(path) as store:
         stored = list(store.rows(all_rows=True))
-    assert len({row["key"] for row in stored}) == len(stored)
+    assert len({row.key for row in stored}) == len(stored)
     names = ("problem", "solver", "start", "termination", "margin", "kappa_bar", "message")
-    return {row["key"]: tuple(row[name] for name in names) for row in stored}
+    return {row.key: tuple(getattr(row, name) for name in names) for row in stored}
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def test_rows_of_a_cluster_on_this_machine_are_the_same(folder: Path, local: Row
     assert process.returncode == 0, text
     assert rows(folder / "cluster.db") == local
     with Store(folder / "cluster.db") as store:
-        assert len({row["worker"] for row in store.rows() if row["worker"].startswith("tcp://127.0.0.1:")}) == 2
+        assert len({row.worker for row in store.rows() if row.worker.startswith("tcp://127.0.0.1:")}) == 2
 
 
 def test_rows_have_the_machine_of_their_worker(folder: Path) -> None:
@@ -106,10 +106,10 @@ def test_rows_have_the_machine_of_their_worker(folder: Path) -> None:
         _, text = driver.communicate()
         assert driver.returncode == 0, text
     with Store(folder / "machine.db") as store:
-        of_rows = [row["machine"]["thread_variables"].get("BLIS_NUM_THREADS") for row in store.rows()]
+        of_rows = [row.machine.thread_variables.get("BLIS_NUM_THREADS") for row in store.rows()]
         (invocation,) = store.invocations().values()
     assert of_rows == ["7", "7"]
-    assert "BLIS_NUM_THREADS" not in invocation["machine"]["thread_variables"]
+    assert "BLIS_NUM_THREADS" not in invocation.machine.thread_variables
 
 
 @pytest.mark.parametrize("failures", [3, 0], ids=["dask tries again", "the driver tries again"])

@@ -25,14 +25,13 @@ import numpy as np
 import scipy.optimize
 from numpy.typing import NDArray
 
-import qcqpbench.run.proposal
-import qcqpbench.run.verify
 from qcqpbench import Budget, MaxMargin, QcqpbenchError, RunFunction, Solution, TaskSolver, Termination
 from qcqpbench.catalog.status import PointStatus
 from qcqpbench.results.store import Store
-from qcqpbench.run.isolation.protocol import Message, RunReply, encode_reply
+from qcqpbench.run import verify as verify_module
+from qcqpbench.run.isolation.protocol import Message, encode_reply
 from qcqpbench.run.isolation.shared_state import FINISHING
-from qcqpbench.run.proposal import Proposal
+from qcqpbench.run.proposal import Proposal, RunReply
 
 Array = NDArray[np.float64]
 Kind = Literal[
@@ -143,8 +142,8 @@ def _honest(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
 
 
 def _patch_verify(problem: MaxMargin, budget: Budget, solution: Solution) -> None:
-    forty = qcqpbench.run.verify.Finding(PointStatus.FEASIBLE, margin=40.0, kappa_bar=40.0)
-    qcqpbench.run.verify.verify = lambda *_, **__: forty
+    forty = verify_module.Finding(PointStatus.FEASIBLE, margin=40.0, kappa_bar=40.0)
+    verify_module.verify = lambda *_, **__: forty
     MaxMargin.margin = lambda *_: np.float64(40.0)  # type: ignore[method-assign]
     Store.add = lambda *_: 1  # type: ignore[method-assign]
 
@@ -164,7 +163,7 @@ def _fork_and_return(problem: MaxMargin, budget: Budget, solution: Solution) -> 
 
 
 def _fork_and_end_child(problem: MaxMargin, budget: Budget, solution: Solution) -> Solution | None:
-    """Fork a child that returns first, and end it: the parent's reply is one too many, and no process is left."""
+    """Fork a child that returns first, and end it, so that the parent's reply is one too many and none is left."""
     child = os.fork()
     if child == 0:
         return replace(solution, x=100 * np.ones_like(solution.x), objective=40.0, message="the child")

@@ -1,4 +1,4 @@
-"""A problem and jobs for the plug-ins of tests."""
+"""A problem and specs of runs for the plug-ins of tests."""
 
 import os
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ import pytest
 import qcqpbench
 from qcqpbench.catalog.registry import family
 from qcqpbench.run.isolation.description import solver_facts
-from qcqpbench.run.job import Job
+from qcqpbench.run.run_spec import RunSpec
 from tests.support.plugins import install
 from tests.support.plugins.malicious import HIDDEN_SECONDS
 
@@ -32,10 +32,18 @@ def installed(folder: Path) -> Iterator[None]:
         yield
 
 
-def job(spec: str, start: int = 0) -> Job:
-    """Return a job for a solver."""
-    facts = solver_facts(spec)
-    return Job(SPEC, TASK.id, facts.spec, facts.version, facts.formulation, start, time_limit=20.0)
+def run_spec(solver: str, start: int = 0) -> RunSpec:
+    """Return the spec of a run of a solver on the task."""
+    facts = solver_facts(solver)
+    return RunSpec(
+        problem=SPEC,
+        problem_id=TASK.id,
+        solver=facts.spec,
+        version=facts.version,
+        formulation=facts.formulation,
+        start=start,
+        time_limit=20.0,
+    )
 
 
 def margin(W: Any) -> float:

@@ -39,7 +39,6 @@ from qcqpbench.run.isolation.protocol import (
     DescribeRequest,
     MakeRequest,
     Message,
-    RunReply,
     RunRequest,
     encode_error,
     encode_facts,
@@ -59,8 +58,8 @@ from qcqpbench.run.isolation.shared_state import (
     redirect_output,
 )
 from qcqpbench.run.isolation.supervisor import left_behind
-from qcqpbench.run.job import load_problem
-from qcqpbench.run.proposal import propose
+from qcqpbench.run.proposal import RunReply, limit_threads, propose
+from qcqpbench.run.run_spec import RunSpec
 
 from .leftovers import Snapshot
 
@@ -154,21 +153,23 @@ def _solver_facts(solver: Solver) -> SolverFacts:
 def _run(request: RunRequest, phases: Phases, folder: Path) -> RunReply:
     solver = named_solver(request.solver) if isinstance(request.solver, str) else request.solver
     problem = _load(request.problem) if isinstance(request.problem, str) else request.problem
-    _require_the_same(request, problem, solver)
-    start = random_start(problem, request.start, request.seed) if isinstance(request.start, int) else request.start
-    start = check_start(problem, random_start(problem) if start is None else start)
+    _require_the_same(request.spec, problem, solver)
+    spec, start = request.spec, request.start
+    start = check_start(problem, random_start(problem, spec.start, spec.start_seed) if start is None else start)
     # Solvers that draw from the global generators must not depend on earlier runs.
     random.seed(0)
     np.random.seed(0)
     exact = _forget_peak()
-    with _contained(folder) as place, _SupervisedRun(phases, folder, request.memory_limit_bytes) as callbacks:
+    supervised = _SupervisedRun(phases, folder, spec.memory_limit_bytes)
+    # An earlier run of the solver may have changed the number of threads.
+    with limit_threads(spec.threads), _contained(folder) as place, supervised as callbacks:
         before, streams = Snapshot(first=not _count_run()), (sys.stdout, sys.stderr)
-        proposal = propose(problem, solver, start, request.time_limit, request.threads, callbacks)
+        proposal = propose(problem, solver, start, spec.time_limit, spec.threads, callbacks)
         changes, children = before.changes(), left_behind()
         _flush(streams)
         files = _files(place)
     reply = RunReply(proposal, _peak(), read_tail(folder / OUTPUT), files)
-    return _with_notes(reply, changes, children, request.memory_limit_bytes or math.inf, exact)
+    return _with_notes(reply, changes, children, spec.memory_limit_bytes or math.inf, exact)
 
 
 def _with_notes(
@@ -192,7 +193,10 @@ def _with_notes(
 
 
 def _flush(streams: Iterable[IO[str]]) -> None:
-    """Flush the streams of before the run. The clock has stopped, so no method that a solver has replaced is called."""
+    """Flush `streams`, the standard streams from before the run.
+
+    Their classes' own methods are called, not methods that a solver has replaced on the objects.
+    """
     for stream in streams:
         with contextlib.suppress(OSError, ValueError, AttributeError):
             type(stream).flush(stream)
@@ -221,21 +225,20 @@ def _load(spec: str) -> MaxMargin | QCQP:
     global _loaded  # noqa: PLW0603
     if _loaded is None or _loaded[0] != spec:
         _loaded = None
-        _loaded = spec, load_problem(spec)
+        _loaded = spec, named_problem(spec)
     return _loaded[1]
 
 
-def _require_the_same(request: RunRequest, problem: MaxMargin | QCQP, solver: Solver) -> None:
-    """Raise QcqpbenchError if the problem id or the solver version differs from the requested one."""
-    same = request.problem_id in (None, problem.id)
-    require(same, f"{request.problem} must have the id {request.problem_id}, the worker got {problem.id}")
-    if request.version is not None:
-        here = solver.identity()
-        if here != request.version:
-            raise _OtherVersionError(
-                f"{solver.name} must have the version {request.version!r}, the worker got {here!r}; a version must not "
-                "change while a suite runs, and a solver must not write files to its own package"
-            )
+def _require_the_same(spec: RunSpec, problem: MaxMargin | QCQP, solver: Solver) -> None:
+    """Raise QcqpbenchError if the problem id or the solver version differs from that of the run."""
+    same = spec.problem_id == problem.id
+    require(same, f"{spec.problem} must have the id {spec.problem_id}, the worker got {problem.id}")
+    here = solver.identity()
+    if here != spec.version:
+        raise _OtherVersionError(
+            f"{solver.name} must have the version {spec.version!r}, the worker got {here!r}; a version must not "
+            "change while a suite runs, and a solver must not write files to its own package"
+        )
 
 
 def _files(folder: Path) -> tuple[str, ...]:

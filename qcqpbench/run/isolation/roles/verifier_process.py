@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from qcqpbench.catalog.registry import problem as named_problem
 from qcqpbench.errors import describe_error, require
 from qcqpbench.problem.formulations import Formulation, formulation
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.qcqp import QCQP
 from qcqpbench.run.isolation.protocol import Channel, Message, VerifyRequest, unpack_request
 from qcqpbench.run.isolation.shared_state import PREPARING, Phases
-from qcqpbench.run.job import load_problem
 from qcqpbench.run.verify import Evaluation, evaluate
 
 Array = NDArray[np.float64]
@@ -48,19 +48,20 @@ class _Verifier:
 
     def evaluate(self, request: VerifyRequest) -> Evaluation:
         problem = self._load(request.problem) if isinstance(request.problem, str) else request.problem
-        same = request.problem_id in (None, problem.id)
-        require(same, f"{request.problem} must have the id {request.problem_id}, the verifier got {problem.id}")
+        spec = request.spec
+        same = spec.problem_id == problem.id
+        require(same, f"{spec.problem} must have the id {spec.problem_id}, the verifier got {problem.id}")
         proposal = request.proposal
         if proposal.use_reported:
-            shape = self._shape(problem, request.formulation)
+            shape = self._shape(problem, spec.formulation)
             fitting = [(at, x.reshape(shape)) for at, x in proposal.trace if x.size == math.prod(shape)]
             proposal = replace(proposal, trace=tuple(fitting))
-        return evaluate(problem, request.formulation, proposal, request.tolerance, self._encode)
+        return evaluate(problem, spec.formulation, proposal, spec.tolerance, self._encode)
 
     def _load(self, text: str) -> MaxMargin | QCQP:
         if self._problem is None or self._problem[0] != text:
             self._problem = self._encoded = None
-            self._problem = text, load_problem(text)
+            self._problem = text, named_problem(text)
         return self._problem[1]
 
     def _encode(self, form: Formulation, task: MaxMargin) -> QCQP:

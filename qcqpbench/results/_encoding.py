@@ -1,11 +1,14 @@
-"""Binary encoding of arrays in results files: number of axes, shape, then values, all 64-bit little-endian.
+"""Encoding of values in results files.
 
-The arrays are not compressed, because zlib reduces the points of real runs by only 5 %.
+An array is encoded as its number of axes, its shape and its values, all 64-bit little-endian, without compression: zlib
+reduces the points of real runs by only 5 %.
 """
 
+import json
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -56,7 +59,10 @@ def unpack_trace(blob: bytes) -> tuple[tuple[float, Array], ...]:
 
 
 def _read_array(blob: bytes, position: int) -> tuple[Array, int]:
-    """Decode the array at `position`; return it and the position after it. Its size is checked before allocation."""
+    """Decode the array that begins at byte `position` of `blob`; return it and the position after it.
+
+    Raise ValueError if the array does not fit into `blob`; this is checked before memory is allocated.
+    """
     (axes,) = _numbers(blob, "q", 1, position)
     if not 0 <= axes <= _MAX_AXES:
         raise ValueError(f"the number of axes must be 0 to {_MAX_AXES}, got {axes}")
@@ -64,7 +70,7 @@ def _read_array(blob: bytes, position: int) -> tuple[Array, int]:
     begin = position + 8 * (1 + axes)
     count = math.prod(shape)
     if min(shape, default=0) < 0 or 8 * count > len(blob) - begin:
-        raise ValueError(f"the shape must fit in {len(blob) - begin} bytes, got {shape!s:.100}")
+        raise ValueError(f"the shape must be nonnegative and fit in {len(blob) - begin} bytes, got {shape!s:.100}")
     numbers = np.frombuffer(blob, "<f8", count, begin).astype(np.float64).reshape(shape)
     return numbers, begin + 8 * count
 
@@ -73,3 +79,40 @@ def _numbers(blob: bytes, kind: str, count: int, position: int) -> tuple[Any, ..
     if position + 8 * count > len(blob):
         raise ValueError(f"the size must be at least {position + 8 * count} bytes, got {len(blob)}")
     return struct.unpack_from(f"<{count}{kind}", blob, position)
+
+
+def plain(value: Any) -> Any:
+    """Return `value` as a number, text, JSON text (mappings) or None; NaN and integers beyond 64 bits become None."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, float):
+        return None if math.isnan(value) else value
+    if isinstance(value, int):
+        return value if abs(value) < 1 << 63 else None
+    if isinstance(value, Mapping):
+        return json.dumps(_jsonable(value))
+    return None if value is None else str(value).encode(errors="replace").decode()
+
+
+def _jsonable(value: Any) -> Any:
+    """Return `value` with types that JSON supports; non-finite numbers and integers beyond 64 bits become text."""
+    if isinstance(value, Mapping):
+        return {str(name): _jsonable(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_jsonable(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int):
+        return value if abs(value) < 1 << 63 else str(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    return str(value)
+
+
+def sorted_json(mapping: Mapping[str, Any]) -> str:
+    """Return `mapping` as JSON text with sorted keys."""
+    return json.dumps(_jsonable(mapping), sort_keys=True)
