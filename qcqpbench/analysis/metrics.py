@@ -1,12 +1,4 @@
-"""Metrics of solvers: pure functions of rows as yielded by `Store.rows`.
-
-A row may have these keys in addition to the columns of the store:
-
-    label         name of the solver in the report, by default its spec
-    scope         scope of the solver; "bound" for solvers that prove bounds and do not compete for margins
-    variables     number of variables of a general QCQP; likewise constraints
-    trace         pairs (seconds since the solver's entry, κ̄) of the points that a run on a task reported
-    known_bound   proved upper bound of a task in the list of best known margins
+"""Metrics of solvers: pure functions of the rows of results files.
 
 All metrics use scores, for which larger is better: κ̄ of a max-margin task, the signed objective of a general QCQP.
 κ̄ is computed from W with rows scaled to unit length. This W satisfies the constraints of the task even if the point x
@@ -20,17 +12,20 @@ import statistics
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 
-from qcqpbench.catalog.status import Termination
-from qcqpbench.results.store import Row
+from qcqpbench.catalog.status import PointStatus, Scope, Termination
+from qcqpbench.problem.metadata import relative_gap
+from qcqpbench.results.row import Row
 from qcqpbench.run.verify import FEASIBILITY_TOLERANCE
 from qcqpbench.theory import margin_integral
 
-Runs = dict[tuple[str, str], list[Row]]
+from .rows import AnalysisRow
 
-TERMINATIONS = {str(termination): termination for termination in Termination}
+R = TypeVar("R", bound=AnalysisRow)
+
 QUALITIES = (0.9, 0.95, 0.99)
 PENALTIES = (1, 3)
 # Scores with a relative gap of at most this are considered equal.
@@ -43,39 +38,24 @@ _MIN_LEAST_SECONDS = 1e-9
 _LEVEL_ROUNDING = 1e-12
 
 
-def meaning(termination: str) -> str:
-    """Return the description of a termination, or `termination` itself if this version does not define it."""
-    member = TERMINATIONS.get(termination)
-    return termination if member is None else member.message
-
-
-def label(row: Row) -> str:
-    """Return the label of the row's solver, by default its spec."""
-    return str(row.get("label", row["solver"]))
-
-
 def sign(row: Row) -> float | None:
     """Return +1 for maximization, −1 for minimization, None if the sense is unknown."""
-    return 1.0 if row["kappa_bar"] is not None else {"maximize": 1.0, "minimize": -1.0}.get(row["sense"])
+    return 1.0 if row.kappa_bar is not None else {"maximize": 1.0, "minimize": -1.0}.get(row.sense or "")
 
 
 def value(row: Row) -> float | None:
     """Return κ̄ of a task, or the objective of a point feasible to 1e-6; None if there is none or it is not finite."""
-    violation = row["relative_violation"]
-    if row["kappa_bar"] is None and violation is not None and violation > FEASIBILITY_TOLERANCE:
+    violation = row.relative_violation
+    if row.kappa_bar is None and violation is not None and violation > FEASIBILITY_TOLERANCE:
         return None
     return _value_by_own_tolerance(row)
 
 
 def _value_by_own_tolerance(row: Row) -> float | None:
     """Return κ̄ of a task, or the objective of a point feasible to the tolerance of its run; None if not finite."""
-    if row["kappa_bar"] is not None:
-        return float(row["kappa_bar"]) if _is_finite(row["kappa_bar"]) else None
-    return float(row["objective"]) if row["point_status"] == "feasible" and _is_finite(row["objective"]) else None
-
-
-def _is_finite(number: float | None) -> bool:
-    return number is not None and math.isfinite(number)
+    is_valid = row.kappa_bar is not None or row.point_status is PointStatus.FEASIBLE
+    number = row.objective if row.kappa_bar is None else row.kappa_bar
+    return number if is_valid and number is not None and math.isfinite(number) else None
 
 
 def score(row: Row) -> float | None:
@@ -86,37 +66,37 @@ def score(row: Row) -> float | None:
 
 def is_solved(row: Row) -> bool:
     """Return whether a run returned a feasible point and, on a task, a positive margin."""
-    return value(row) is not None and (row["margin"] is None or row["margin"] > 0)
+    return value(row) is not None and (row.margin is None or row.margin > 0)
 
 
 def was_run(row: Row) -> bool:
     """Return whether the solver was run; False if it was skipped because it cannot run on the machine."""
-    return bool(row["termination"] != "skipped")
+    return row.termination is not Termination.SKIPPED
 
 
 def competes(row: Row) -> bool:
     """Return whether the solver was run and searches for points rather than bounds."""
-    return was_run(row) and row.get("scope") != "bound"
+    return was_run(row) and row.scope is not Scope.BOUND
 
 
 def general(rows: Iterable[Row]) -> set[str]:
     """Return the ids of general QCQPs: problems with a sense or an objective in some row and a margin in none."""
     candidates, tasks = set(), set()
     for row in rows:
-        if row["margin"] is not None:
-            tasks.add(row["problem_id"])
-        elif row["sense"] or row["objective"] is not None:
-            candidates.add(row["problem_id"])
+        if row.margin is not None:
+            tasks.add(row.problem_id)
+        elif row.sense or row.objective is not None:
+            candidates.add(row.problem_id)
     return candidates - tasks
 
 
-def group(rows: Iterable[Row]) -> Runs:
+def group(rows: Iterable[R]) -> dict[tuple[str, str], list[R]]:
     """Group the rows that were run by (solver label, problem id), each group sorted by seed and start."""
-    runs: Runs = defaultdict(list)
+    runs: dict[tuple[str, str], list[R]] = defaultdict(list)
     for row in rows:
         if was_run(row):
-            runs[label(row), row["problem_id"]].append(row)
-    return {key: sorted(group, key=lambda row: (row["seed"], row["start"])) for key, group in runs.items()}
+            runs[row.label, row.problem_id].append(row)
+    return {key: sorted(group, key=lambda row: (row.start_seed, row.start)) for key, group in runs.items()}
 
 
 def best_known(rows: Sequence[Row]) -> dict[str, float]:
@@ -124,41 +104,41 @@ def best_known(rows: Sequence[Row]) -> dict[str, float]:
     best: dict[str, float] = {}
     for row in rows:
         if (row_score := score(row)) is not None:
-            best[row["problem_id"]] = max(row_score, best.get(row["problem_id"], -math.inf))
+            best[row.problem_id] = max(row_score, best.get(row.problem_id, -math.inf))
     to_score = units(rows)
     for row in rows:
-        id, published = row["problem_id"], row.get("best_known")
+        id, published = row.problem_id, row.best_known
         if published is not None and id in best and id in to_score:
-            best[id] = max(best[id], to_score[id] * float(published))
+            best[id] = max(best[id], to_score[id] * published)
     return best
 
 
 def gap(value: float, best: float, floor: float = FLOOR) -> float:
-    """Return the gap between the scores `value` and `best`, relative to max(|best|, floor)."""
-    return (best - value) / max(abs(best), floor)
+    """Return (best − value) / max(|best|, floor), the gap from the score `value` to the score `best`."""
+    return relative_gap(value, best, floor)
 
 
 def scales(rows: Iterable[Row]) -> dict[str, float]:
-    """Return the factor that converts a margin to κ̄, by task."""
+    """Return κ̄/κ, the factor that converts a margin to κ̄, by problem id of the tasks with a nonzero finite margin."""
     return {
-        row["problem_id"]: row["kappa_bar"] / row["margin"]
+        row.problem_id: row.kappa_bar / row.margin
         for row in rows
-        if row["kappa_bar"] and row["margin"] and _is_finite(row["kappa_bar"]) and _is_finite(row["margin"])
+        if row.kappa_bar and row.margin and math.isfinite(row.kappa_bar) and math.isfinite(row.margin)
     }
 
 
 def units(rows: Sequence[Row]) -> dict[str, float]:
     """Return the factor that converts a margin, an objective or a bound to a score, by problem."""
     signs = {
-        row["problem_id"]: row_sign
+        row.problem_id: row_sign
         for row in rows
-        if row["kappa_bar"] is None and value(row) is not None and (row_sign := sign(row)) is not None
+        if row.kappa_bar is None and value(row) is not None and (row_sign := sign(row)) is not None
     }
     return signs | scales(rows)
 
 
 @dataclass(frozen=True)
-class Bounds:
+class Bounds(Generic[R]):
     """Upper bounds on scores, and the rows whose bounds are refuted.
 
     Attributes
@@ -171,10 +151,10 @@ class Bounds:
 
     least: dict[str, float]
     of_solvers: dict[str, dict[str, float]]
-    refuted: list[Row]
+    refuted: list[R]
 
 
-def bounds(rows: Sequence[Row], best: Mapping[str, float]) -> Bounds:
+def bounds(rows: Sequence[R], best: Mapping[str, float]) -> Bounds[R]:
     """Return the bounds in the list of best known margins, and the bounds of solvers that no point refutes.
 
     Bounds of rows without a point count too. Problems without a score in `best` are omitted.
@@ -182,20 +162,20 @@ def bounds(rows: Sequence[Row], best: Mapping[str, float]) -> Bounds:
     to_score = units(rows)
     least: dict[str, float] = {}
     of_solvers: dict[str, dict[str, float]] = defaultdict(dict)
-    refuted = []
+    refuted: list[R] = []
     for row in rows:
-        id = row["problem_id"]
+        id = row.problem_id
         if id not in best or id not in to_score:
             continue
-        if row.get("known_bound") is not None:
-            least[id] = min(to_score[id] * float(row["known_bound"]), least.get(id, math.inf))
-        if not _is_finite(row["bound"]):
+        if row.known_bound is not None:
+            least[id] = min(to_score[id] * row.known_bound, least.get(id, math.inf))
+        if row.bound is None or not math.isfinite(row.bound):
             continue
-        bound = to_score[id] * float(row["bound"])
+        bound = to_score[id] * row.bound
         if bound < best[id] and gap(bound, best[id]) > _BOUND_TOLERANCE:
             refuted.append(row)
         else:
-            for smallest in (least, of_solvers[label(row)]):
+            for smallest in (least, of_solvers[row.label]):
                 smallest[id] = min(bound, smallest.get(id, math.inf))
     return Bounds(least, dict(of_solvers), refuted)
 
@@ -210,12 +190,12 @@ def is_false_claim(row: Row, best: Mapping[str, float], solved: Container[str]) 
     solved
         Ids of the problems that some run solved, which refutes a claim of infeasibility.
     """
-    claim, row_score, id = TERMINATIONS.get(row["termination"]), score(row), row["problem_id"]
+    claim, row_score, id = row.termination, score(row), row.problem_id
     if claim is Termination.INFEASIBLE:
         return id in solved
     if claim is Termination.OPTIMAL and row_score is not None:
         return gap(row_score, best[id]) > SAME
-    return claim is not None and claim.claims_a_solution and _value_by_own_tolerance(row) is None
+    return claim.claims_a_solution and _value_by_own_tolerance(row) is None
 
 
 # --- time ---
@@ -228,33 +208,33 @@ def target(best: float, quality: float) -> float:
 
 def seconds(row: Row) -> float:
     """Return the build time plus the solve time in seconds; a missing solve time counts as the time limit, or 0."""
-    solve = row["solve_seconds"]
-    return _build_seconds(row) + float((limit(row) if solve is None else solve) or 0)
+    solve = row.solve_seconds
+    return _build_seconds(row) + ((limit(row) if solve is None else solve) or 0.0)
 
 
 def _build_seconds(row: Row) -> float:
-    return float(row["build_seconds"] or 0)
+    return row.build_seconds or 0.0
 
 
 def _end_seconds(row: Row) -> float:
     """Return the seconds until the end of a run; infinite if it has neither a solve time nor a time limit."""
-    return math.inf if row["solve_seconds"] is None and limit(row) is None else seconds(row)
+    return math.inf if row.solve_seconds is None and limit(row) is None else seconds(row)
 
 
 def limit(row: Row) -> float | None:
     """Return the time limit in seconds; None if there is none."""
-    return None if row["time_limit"] is None or math.isinf(row["time_limit"]) else float(row["time_limit"])
+    return None if math.isinf(row.time_limit) else row.time_limit
 
 
 def limits_of(rows: Iterable[Row]) -> dict[str, float]:
     """Return the largest time limit of any run by problem; a run without a limit counts with its own time."""
     limits: dict[str, float] = defaultdict(float)
     for row in rows:
-        limits[row["problem_id"]] = max(limits[row["problem_id"]], limit(row) or seconds(row))
+        limits[row.problem_id] = max(limits[row.problem_id], limit(row) or seconds(row))
     return dict(limits)
 
 
-def seconds_to(row: Row, wanted: float) -> float:
+def seconds_to(row: AnalysisRow, wanted: float) -> float:
     """Return the seconds, including the build time, until a run first reported a score of at least `wanted`.
 
     This is the end of the run if the trace has no such score, and infinite if the final score is below `wanted`.
@@ -262,12 +242,12 @@ def seconds_to(row: Row, wanted: float) -> float:
     final = score(row)
     if final is None or final < wanted:
         return math.inf
-    reported = [at for at, kappa_bar in row.get("trace") or () if kappa_bar >= wanted]
+    reported = [at for at, kappa_bar in row.trace if kappa_bar >= wanted]
     end = _end_seconds(row)
     return min(end, _build_seconds(row) + reported[0]) if reported else end
 
 
-def expected_seconds(runs: Sequence[Row], wanted: float) -> float:
+def expected_seconds(runs: Sequence[AnalysisRow], wanted: float) -> float:
     """Return the expected seconds of restarts until a run reaches the score `wanted`; infinite if no run does.
 
     This is the total time of all runs, until they reach `wanted` or end, divided by the number that reach it.
@@ -278,8 +258,8 @@ def expected_seconds(runs: Sequence[Row], wanted: float) -> float:
     return spent / hits if hits else math.inf
 
 
-def penalized_seconds(runs: Sequence[Row], wanted: float, most: float, penalty: float) -> float:
-    """Return the mean seconds until runs reach a score, where a failed run counts `penalty` times its time limit.
+def penalized_seconds(runs: Sequence[AnalysisRow], wanted: float, most: float, penalty: float) -> float:
+    """Return the mean seconds until runs reach the score `wanted`; a run that fails counts `penalty` times its limit.
 
     Runs without a time limit have the limit `most`. An empty `runs` counts as one failed run.
     """
@@ -289,7 +269,7 @@ def penalized_seconds(runs: Sequence[Row], wanted: float, most: float, penalty: 
     return statistics.fmean(values)
 
 
-def restart_seconds(runs: Sequence[Row], wanted: float, most: float, penalty: float) -> float:
+def restart_seconds(runs: Sequence[AnalysisRow], wanted: float, most: float, penalty: float) -> float:
     """Return `expected_seconds`, at most `penalty` times the largest time limit; runs without a limit have `most`."""
     longest = max((limit(row) or most for row in runs), default=most)
     return min(expected_seconds(runs, wanted), penalty * longest)
@@ -326,7 +306,7 @@ def growth(sizes: Sequence[float], times: Sequence[float]) -> Growth | None:
     return Growth(exponent, math.exp(float(y.mean() - exponent * x.mean())), distinct)
 
 
-def quality_at(runs: Sequence[Row], best: float, times: Sequence[float]) -> list[float]:
+def quality_at(runs: Sequence[AnalysisRow], best: float, times: Sequence[float]) -> list[float]:
     """Return the mean score of `runs` at each of `times`, as a fraction of the score `best` > 0.
 
     The score of a run at a time is the largest one reported until then, at least 0. Runs that end without a point
@@ -337,7 +317,7 @@ def quality_at(runs: Sequence[Row], best: float, times: Sequence[float]) -> list
         if (final := score(row)) is None:
             continue
         build = _build_seconds(row)
-        events = [*((build + at, kappa_bar) for at, kappa_bar in row.get("trace") or ()), (_end_seconds(row), final)]
+        events = [*((build + at, kappa_bar) for at, kappa_bar in row.trace), (_end_seconds(row), final)]
         at, values = np.array(sorted(events)).T
         so_far = np.concatenate([[0.0], np.maximum.accumulate(np.maximum(values, 0.0))])
         total += so_far[np.searchsorted(at, times, "right")] / best
@@ -352,7 +332,8 @@ Times = Mapping[str, Mapping[str, float]]
 def performance_profile(times: Times, problems: Sequence[str], ratios: Sequence[float]) -> dict[str, list[float]]:
     """Return, by solver, the fraction of problems solved within each of `ratios` times the least time of any solver.
 
-    Missing times are infinite. Problems that no solver solves count in the denominator.
+    `times` are seconds by solver and problem id; missing ones are infinite. Problems that no solver solves count in the
+    denominator.
     """
     least = {id: min((column.get(id, math.inf) for column in times.values()), default=math.inf) for id in problems}
 

@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from qcqpbench import QCQP, MaxMargin, problem, random_start
-from qcqpbench.analysis.figures.base import Data, measured
+from qcqpbench.analysis.figures.base import Data, MeasuredRow, measured
 from qcqpbench.analysis.figures.index import FIGURES
 from qcqpbench.analysis.figures.style import FORMATS, save
+from qcqpbench.catalog.machine import Machine
 from qcqpbench.catalog.status import PointStatus, Termination
 from qcqpbench.results.store import Store
 from qcqpbench.run.attempt import solve
-from qcqpbench.run.job import Outcome, load_problem
 from tests.support.drawn import Panel, Point, assert_files_show, assert_painted, columns, spans
-from tests.support.figure_runs import NEEDS_MATPLOTLIB, TINY, raw, run
+from tests.support.figure_runs import NEEDS_MATPLOTLIB, TINY, measured_row, outcome, raw, run
 
 # One process computes the runs that all tests of this file read.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("figures")]
@@ -37,20 +37,20 @@ def results_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for suite in TINY.values():
         run(suite, path)
     with Store(path, write=True) as store:
-        store.begin("a command", {})
-        job = next(job for job in TINY["capacity"].jobs() if job.solver.startswith("slsqp"))
-        attempt = solve(load_problem(job.problem), job.solver)
+        store.begin("a command", Machine())
+        spec = next(spec for spec in TINY["capacity"].runs() if spec.solver.startswith("slsqp"))
+        attempt = replace(solve(problem(spec.problem), spec.solver), spec=spec)
         lost = replace(attempt, termination=Termination.TIME_LIMIT, point_status=PointStatus.NONE)
-        lost = replace(lost, point=None, margin=None, kappa_bar=None)
-        store.add(Outcome(replace(job, start=3), lost, begun=1.0))
-        store.add(Outcome(replace(job, start=4), replace(lost, termination=Termination.SKIPPED), begun=1.0))
-        former = replace(job, solver=job.solver.replace("1e-09", "1e-08"))
-        store.add(Outcome(former, replace(attempt, kappa_bar=99.0, margin=99.0), begun=-1.0))
+        lost = replace(lost, point=None, margin=None, kappa_bar=None, spec=replace(spec, start=3))
+        store.add(outcome(lost, begun=1.0))
+        store.add(outcome(replace(lost, termination=Termination.SKIPPED, spec=replace(spec, start=4)), begun=1.0))
+        former = replace(spec, solver=spec.solver.replace("1e-09", "1e-08"))
+        store.add(outcome(replace(attempt, kappa_bar=99.0, margin=99.0, spec=former), begun=-1.0))
         # A run that the current settings have not repeated.
-        store.add(Outcome(replace(former, start=5), attempt, begun=-1.0))
+        store.add(outcome(replace(attempt, spec=replace(former, start=5)), begun=-1.0))
         # A run of another suite.
-        other_suite = replace(job, problem=job.problem.replace("seed=0", "seed=7"), problem_id="other")
-        store.add(Outcome(other_suite, replace(attempt, kappa_bar=99.0, margin=99.0), begun=1.0))
+        other_suite = replace(spec, problem=spec.problem.replace("seed=0", "seed=7"), problem_id="other")
+        store.add(outcome(replace(attempt, kappa_bar=99.0, margin=99.0, spec=other_suite), begun=1.0))
     return path
 
 
@@ -63,10 +63,10 @@ def data(results_file: Path) -> Callable[[str], Data]:
     return data
 
 
-def information_rows() -> list[dict[str, Any]]:
+def information_rows() -> list[MeasuredRow]:
     values = {(2, 0): 6.0, (2, 1): 6.5, (3, 0): 4.0, (3, 1): None}
     return [
-        {"problem": f"{n} {seed}", "facts": {"n": n, "seed": seed}, "kappa_bar": value}
+        measured_row(problem=f"{n} {seed}", facts={"n": n, "seed": seed}, kappa_bar=value)
         for (n, seed), value in values.items()
     ]
 

@@ -2,6 +2,7 @@
 
 import math
 import random
+from dataclasses import FrozenInstanceError, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 from qcqpbench import theory
 from qcqpbench.analysis import metrics
+from qcqpbench.analysis.rows import Place, ReportRow, extend_row, labels_of_solvers, place
+from qcqpbench.catalog.status import Termination
 from tests.support.report_rows import lost, many, row
 
 TIMES = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=20)
@@ -46,7 +49,7 @@ def test_infinite_values_and_bounds_do_not_count() -> None:
 def test_unknown_termination_is_not_a_false_claim() -> None:
     newer = row(termination="bored", point_status="none", kappa_bar=None, margin=None)
     assert not metrics.is_false_claim(newer, {}, set())
-    assert metrics.meaning("bored") == "bored" != metrics.meaning("optimal")
+    assert newer.termination.message == "bored" != Termination.OPTIMAL.message
 
 
 def test_sense_sets_the_sign_of_the_score() -> None:
@@ -59,7 +62,7 @@ def test_row_without_a_sense_has_no_score() -> None:
     old = row(margin=None, kappa_bar=None, objective=3.0, best_known=2.5, bound=2.0, termination="optimal")
     assert metrics.score(old) is None and metrics.is_solved(old)
     assert metrics.best_known([old]) == {} and metrics.bounds([old], {}).least == {}
-    assert not metrics.is_false_claim(old, {}, {old["problem_id"]})
+    assert not metrics.is_false_claim(old, {}, {old.problem_id})
 
 
 @pytest.mark.parametrize(
@@ -83,60 +86,56 @@ def test_best_known_is_the_best_feasible_point_of_all_solvers() -> None:
         row(**GENERAL, solver="b", objective=0.6),
         row(**GENERAL, solver="c", objective=9, point_status="infeasible"),
     ]
-    assert metrics.best_known(rows) == {rows[0]["problem_id"]: 0.6}
+    assert metrics.best_known(rows) == {rows[0].problem_id: 0.6}
 
 
 def test_better_published_value_is_the_best_known() -> None:
     """Check a task, where kappa_bar is twice the published margin, and objectives of both senses."""
     published = row(kappa_bar=0.6, best_known=0.35)
-    assert metrics.best_known([published, row(solver="b", kappa_bar=0.2)]) == {
-        published["problem_id"]: pytest.approx(0.7)
-    }
-    assert metrics.best_known([published | {"best_known": 0.1}]) == {published["problem_id"]: 0.6}
+    assert metrics.best_known([published, row(solver="b", kappa_bar=0.2)]) == {published.problem_id: pytest.approx(0.7)}
+    assert metrics.best_known([replace(published, best_known=0.1)]) == {published.problem_id: 0.6}
     convex: dict[str, Any] = {"margin": None, "kappa_bar": None, "objective": 3.0, "best_known": 2.5}
-    assert metrics.best_known([row(**convex, sense="minimize")]) == {published["problem_id"]: -2.5}
-    assert metrics.best_known([row(**convex, sense="maximize")]) == {published["problem_id"]: 3.0}
+    assert metrics.best_known([row(**convex, sense="minimize")]) == {published.problem_id: -2.5}
+    assert metrics.best_known([row(**convex, sense="maximize")]) == {published.problem_id: 3.0}
 
 
 def test_bounds_are_on_the_margin_and_may_be_refuted() -> None:
     """Check bounds of tasks whose kappa_bar is twice the margin."""
     rows = [row(kappa_bar=0.6), row(solver="b", bound=0.4), row(solver="c", bound=0.35), row(solver="d", bound=0.2)]
-    rows[1:] = [each | {"kappa_bar": 0.5, "margin": 0.25} for each in rows[1:]]
+    rows[1:] = [replace(each, kappa_bar=0.5, margin=0.25) for each in rows[1:]]
     bounds = metrics.bounds(rows, metrics.best_known(rows))
-    assert bounds.least == {rows[0]["problem_id"]: pytest.approx(0.7)}
-    assert bounds.of_solvers == {
-        name: {rows[0]["problem_id"]: pytest.approx(v)} for name, v in (("b", 0.8), ("c", 0.7))
-    }
-    assert [each["solver"] for each in bounds.refuted] == ["d"]
+    assert bounds.least == {rows[0].problem_id: pytest.approx(0.7)}
+    assert bounds.of_solvers == {name: {rows[0].problem_id: pytest.approx(v)} for name, v in (("b", 0.8), ("c", 0.7))}
+    assert [each.solver for each in bounds.refuted] == ["d"]
 
 
 def test_run_without_a_point_does_not_change_the_sense_of_a_bound() -> None:
     """Check a row that does not store the sense."""
     convex: dict[str, Any] = {"margin": None, "kappa_bar": None}
     rows = [row(**convex, sense="maximize", objective=2.0, bound=2.5), lost(solver="b")]
-    assert metrics.bounds(rows, metrics.best_known(rows)).least == {rows[0]["problem_id"]: 2.5}
+    assert metrics.bounds(rows, metrics.best_known(rows)).least == {rows[0].problem_id: 2.5}
 
 
 def test_lower_bound_of_a_minimum_is_its_negative_score() -> None:
     convex: dict[str, Any] = {"margin": None, "kappa_bar": None, "sense": "minimize"}
     rows = [row(**convex, objective=2.0, bound=1.5), row(**convex, solver="b", objective=2.5, bound=2.2)]
     bounds = metrics.bounds(rows, metrics.best_known(rows))
-    assert bounds.least == {rows[0]["problem_id"]: -1.5}
-    assert [each["solver"] for each in bounds.refuted] == ["b"]
+    assert bounds.least == {rows[0].problem_id: -1.5}
+    assert [each.solver for each in bounds.refuted] == ["b"]
 
 
 # --- time ---
 
 
 def test_time_to_a_score_is_the_time_of_its_report() -> None:
-    run = row(kappa_bar=1.0, trace=[(0.1, 0.2), (0.4, 0.95), (0.8, 0.97)])
+    run = row(kappa_bar=1.0, trace=((0.1, 0.2), (0.4, 0.95), (0.8, 0.97)))
     assert metrics.seconds_to(run, 0.9) == pytest.approx(0.5 + 0.4)
     assert metrics.seconds_to(run, 0.99) == pytest.approx(1.5)
     assert metrics.seconds_to(run, 1.01) == math.inf
 
 
 def test_reported_score_counts_only_if_it_is_returned() -> None:
-    trace = [(0.1, 0.99)]
+    trace = ((0.1, 0.99),)
     assert metrics.seconds_to(row(kappa_bar=0.5, trace=trace), 0.9) == math.inf
     assert metrics.seconds_to(row(**GENERAL, objective=0.99, point_status="infeasible"), 0.9) == math.inf
 
@@ -161,7 +160,7 @@ def test_failed_runs_count_the_penalty_times_their_limit() -> None:
     assert metrics.penalized_seconds(runs, 0.9, 7.0, 1) == pytest.approx((2 + 4) / 2)
     assert metrics.penalized_seconds(runs, 0.9, 7.0, 3) == pytest.approx((2 + 12) / 2)
     assert metrics.penalized_seconds([], 0.9, 7.0, 3) == 21.0
-    assert metrics.penalized_seconds([lost(time_limit=None)], 0.9, 7.0, 1) == 7.0
+    assert metrics.penalized_seconds([lost(time_limit=math.inf)], 0.9, 7.0, 1) == 7.0
 
 
 @given(TIMES, st.floats(1e-3, 1e3))
@@ -187,7 +186,7 @@ def test_growth_recovers_a_power_law() -> None:
 
 
 def test_quality_at_times_is_the_best_value_so_far() -> None:
-    run = row(kappa_bar=1.0, trace=[(0.1, -0.5), (0.5, 0.5), (0.6, 0.4)])
+    run = row(kappa_bar=1.0, trace=((0.1, -0.5), (0.5, 0.5), (0.6, 0.4)))
     assert metrics.quality_at([run], 2.0, [0.1, 0.61, 1.0, 1.2, 1.5]) == [0.0, 0.0, 0.25, 0.25, 0.5]
     assert metrics.quality_at([run, lost()], 2.0, [2.0]) == [0.25]
 
@@ -244,3 +243,37 @@ def test_inconsistent_predictions_have_no_curve() -> None:
 def test_skipped_rows_are_not_runs() -> None:
     rows = [*many(1, 1, 1, 2, 2), lost(termination="skipped", solver="absent")]
     assert {solver for solver, _ in metrics.group(rows)} == {"solver0", "solver1"}
+
+
+# --- rows ---
+
+
+def test_extended_row_has_the_values_of_the_row_and_the_further_facts() -> None:
+    first = row(kappa_bar=0.7)
+    extended = extend_row(ReportRow, first, {"label": "b", "variables": 3})
+    assert (extended.kappa_bar, extended.label, extended.variables, extended.constraints) == (0.7, "b", 3, None)
+    assert (first.label, first.variables) == ("a", None)
+    with pytest.raises(FrozenInstanceError):
+        extended.label = "c"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("problem", "expected"),
+    [
+        ("f[m=7,n=2,load=0.33,seed=1]", Place("f[n=2]", 7, 0.33, 5, 5 / 14)),
+        ("f[m=7,n=2,p=5,c=0.5]", Place("f[n=2,c=0.5]", 7, 5 / 14, 5, 5 / 14)),
+        ("f[m=4,p=6]", Place("f", 4, 1.5, 6, 1.5)),
+        ("f[n=2,load=1]", Place("f[n=2,load=1]")),
+        ("f[m=x,load=1]", Place("f[m=x,load=1]")),
+        ("data/a.npz", Place("data/a.npz")),
+        ("not a [spec", Place("not a [spec")),
+    ],
+)
+def test_place_is_read_from_the_spec(problem: str, expected: Place) -> None:
+    assert place(problem) == expected
+
+
+def test_labels_of_solvers_are_short_and_odd_texts_stay() -> None:
+    specs = ["slsqp[ftol=1e-09,max_iter=1000]", "slsqp[ftol=1e-09,max_iter=50]", "mine[depth=3]", "no [spec"]
+    labels = labels_of_solvers([row(solver=spec) for spec in specs])
+    assert labels == dict(zip(specs, ["slsqp[max_iter=1000]", "slsqp[max_iter=50]", *specs[2:]], strict=True))

@@ -11,6 +11,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from qcqpbench.analysis.report.numbers import plots
+from qcqpbench.analysis.report.numbers.contents import ReportContents
+from qcqpbench.analysis.report.plot import Axis, Band, Menu, Plot, Series
 from qcqpbench.analysis.report.render.html import html
 from qcqpbench.results.export import escape
 from tests.support.report_rows import general, lost, many, results, row
@@ -40,9 +43,9 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = many(3, 5, 2, 5, 2)
-    rows += [lost(problem=each["problem"], solver=HARMFUL, message=HARMFUL) for each in rows[::10]]
-    rows.append(row(rows[0]["problem"], "liar", point_status="infeasible", termination="optimal"))
-    rows.append(row(rows[0]["problem"], "prover", bound=3.0, scope="bound"))
+    rows += [lost(problem=each.problem, solver=HARMFUL, message=HARMFUL) for each in rows[::10]]
+    rows.append(row(rows[0].problem, "liar", point_status="infeasible", termination="optimal"))
+    rows.append(row(rows[0].problem, "prover", bound=3.0, scope="bound"))
     path = tmp_path_factory.mktemp("page") / "report.html"
     path.write_text(html(results(rows)), encoding="utf-8")
     return path
@@ -108,6 +111,88 @@ def test_section_on_general_problems(browser: Any, tmp_path: Path, tasks: bool) 
     assert ("κ̄" in visit.page.inner_text("#rows thead")) == tasks
     visit.page.locator("#solvers button").first.click()
     assert count(visit.page, "#plot-general-data .series") == 2
+    assert visit.messages == []
+    visit.context.close()
+
+
+def extra_plots(numbers: ReportContents) -> list[Plot]:
+    """Return an extra figure with a menu: of lines, of steps and of a band, also of names that are not solvers."""
+    menu = Menu("kind", "kind of line")
+    solver = numbers.solvers[0].name
+    x, y = Axis("apples", "log", ticks=(1.0, 10.0, 100.0)), Axis("pears", min=0)
+    lines = (
+        Series("mine", (1, 10, 100), (1, 2, 3), low=(0, 1, 2), high=(2, 3, 4), notes=("a", "b", "c"), solver=solver),
+        Series("other", (1, 10, 100), (3, None, 1), hollow=(True, False, False)),
+        Series("reference", (1, 100), (2, 2), kind="curve"),
+    )
+    bands = (Band("first", (1, 100), (0, 1), (1, 2)), Band("second", (1, 100), (3, 3), (4, 4)))
+    stairs = (Series("stairs", (1, 10, 100), (0, 1, 2), kind="steps", solver=solver),)
+    return [
+        Plot("extra", "time", "Extra lines", x, y, lines, bands, "Of fruit.", ((menu, "lines"),)),
+        Plot("extra", "time", "Extra steps", x, y, stairs, note="Of fruit.", choices=((menu, "steps"),)),
+    ]
+
+
+def test_registered_plot_is_drawn(browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check that a plot needs no more than a function in PLOTS, and how each of its parts is drawn."""
+    monkeypatch.setattr(plots, "PLOTS", (*plots.PLOTS, extra_plots))
+    path = tmp_path / "extra.html"
+    path.write_text(html(results(many(2, 3, 1, 2, 1))), encoding="utf-8")
+    visit = Visit(browser, path)
+    assert visit.page.inner_text("#time #plot-extra h3") == "Extra lines"
+    figure = visit.page.inner_text("#plot-extra")
+    assert all(text in figure for text in ("apples", "pears", "mine", "other", "reference", "first", "Of fruit."))
+    # Three marks and three bars, and two marks of which the first is hollow.
+    assert count(visit.page, '#plot-extra [data-name="mine"] line') == 3
+    marks = visit.page.locator('#plot-extra [data-name="other"]').locator("circle, polygon")
+    assert [mark.get_attribute("fill") == "var(--bg)" for mark in marks.all()] == [True, False]
+    assert count(visit.page, "#plot-extra .series") == 2 and count(visit.page, "#plot-extra .curve") == 1
+    assert count(visit.page, "#plot-extra .band") == 2
+    visit.page.locator("#plot-extra svg").first.focus()
+    visit.page.keyboard.press("ArrowRight")
+    visit.page.keyboard.press("ArrowRight")
+    assert visit.page.inner_text("#plot-extra output") == "mine: apples 10, pears 2 (1 to 3); b"
+    visit.page.locator("#switch-kind").select_option("steps")
+    assert visit.page.inner_text("#plot-extra h3") == "Extra steps"
+    assert count(visit.page, "#plot-extra .series") == 1
+    visit.page.locator("#solvers button").first.click()
+    assert visit.page.inner_text("#plot-extra .empty") == "No data for this selection."
+    assert visit.messages == []
+    visit.context.close()
+
+
+def test_options_of_a_menu_follow_the_menus_before_it(
+    browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = Menu("fruit", "fruit"), Menu("number", "number", first=-1)
+    options = [("apple", "1"), ("apple", "2"), ("pear", "2"), ("pear", "3")]
+    line = (Series("line", (1, 2), (1, 2)),)
+
+    def choose(_: ReportContents) -> list[Plot]:
+        return [
+            Plot("extra", "time", f"{a} {b}", Axis("x"), Axis("y"), line, choices=((first, a), (second, b)))
+            for a, b in options
+        ]
+
+    monkeypatch.setattr(plots, "PLOTS", (choose,))
+    path = tmp_path / "menus.html"
+    path.write_text(html(results(many(1, 1, 1, 1, 1))), encoding="utf-8")
+    visit = Visit(browser, path)
+
+    def shown() -> tuple[str, list[str]]:
+        return visit.page.inner_text("#plot-extra h3"), visit.page.locator("#switch-number option").all_inner_texts()
+
+    assert shown() == ("apple 2", ["1", "2"])
+    visit.page.locator("#switch-number").select_option("1")
+    assert shown()[0] == "apple 1"
+    visit.page.locator("#switch-fruit").focus()
+    visit.page.locator("#switch-fruit").select_option("pear")
+    # pear has no 1: the menu returns to its first choice, the last option. The focus stays.
+    assert shown() == ("pear 3", ["2", "3"])
+    assert visit.page.evaluate("document.activeElement.id") == "switch-fruit"
+    visit.page.locator("#switch-number").select_option("2")
+    visit.page.locator("#switch-fruit").select_option("apple")
+    assert shown() == ("apple 2", ["1", "2"])
     assert visit.messages == []
     visit.context.close()
 
@@ -254,7 +339,8 @@ def test_plots_and_tables_download(browser: Any, report: Path) -> None:
         data = list(csv.DictReader(io.StringIO(saved(visit, f"Download the data of {title} as CSV"))))
         assert "solver0" in {each["series"].split(" ")[0] for each in data} and len(data) > 10, name
         if name == "capacity":
-            assert {"theory", "best known to bound"} <= {each["series"] for each in data}
+            assert {"theory", "proved bound"} <= {each["series"] for each in data}
+            assert any(each["note"].startswith("best known to bound, ") for each in data)
     runs = list(csv.DictReader(io.StringIO(saved(visit, "Download the runs as CSV"))))
     assert len(runs) == 332 and all(each["command"].startswith("qcqpbench run") for each in runs)
     table = list(csv.DictReader(io.StringIO(saved(visit, "Download Solvers at a glance as CSV"))))

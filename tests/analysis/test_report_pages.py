@@ -2,30 +2,41 @@
 
 import json
 import re
-from dataclasses import fields, replace
+import subprocess
+import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any, cast
 
+import jinja2
 import numpy as np
 import pytest
 
-from qcqpbench import random_start, solve
+import qcqpbench
 from qcqpbench.analysis.report.numbers.contents import contents
-from qcqpbench.analysis.report.numbers.sources import read
+from qcqpbench.analysis.report.numbers.plots import plots
+from qcqpbench.analysis.report.numbers.sources import MicroBenchmark, ReportMachine, read
 from qcqpbench.analysis.report.numbers.tables import tables
+from qcqpbench.analysis.report.plot import Axis, Band, Plot, Series
+from qcqpbench.analysis.report.render import html as html_module
 from qcqpbench.analysis.report.render.html import html
 from qcqpbench.analysis.report.render.markdown import markdown
+from qcqpbench.analysis.rows import ReportRow
+from qcqpbench.catalog.machine import Machine
 from qcqpbench.cli.main import main
+from qcqpbench.errors import QcqpbenchError
 from qcqpbench.results.store import Store
-from qcqpbench.run.job import Job, Outcome, load_problem
+from qcqpbench.run.attempt import Outcome, solve
 from qcqpbench.run.suite import Suite
-from tests.support.report_rows import Row, feasible, many, results, row, table
+from tests.support.report_rows import feasible, general, many, results, row, table
+from tests.support.results_files import CONVEX, TASK, add_outcomes, add_runs, reply
 
 HARMFUL = "</script><script>document.title='harmed'</script><img src=x onerror=alert(1)>"
 
 
 @pytest.fixture(scope="module")
-def rows() -> list[Row]:
+def rows() -> list[ReportRow]:
     return many(3, 4, 2, 5, 5)
 
 
@@ -49,11 +60,19 @@ def tags(text: str) -> list[tuple[str, dict[str, str | None]]]:
     return parser.tags
 
 
+def page_data(text: str) -> dict[str, Any]:
+    """Return the JSON data of a page."""
+    match = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    assert match is not None
+    data: dict[str, Any] = json.loads(match[1])
+    return data
+
+
 def test_html_in_names_is_escaped() -> None:
     one = row(solver=HARMFUL, problem=f"{HARMFUL}.npz", message=HARMFUL, version=HARMFUL, termination="failed")
     plain = [row(solver="x", problem="y.npz", message="z", version="v", termination="failed")]
-    micro = [{"name": HARMFUL, "group": "", "min": 1.0, "median": 1.0, "stddev": 0.0, "rounds": 1, "extra": HARMFUL}]
-    machines = [{"facts": {"cpu": HARMFUL}, "commands": [HARMFUL]}]
+    micro = [MicroBenchmark(HARMFUL, "", 1.0, 1.0, 0.0, 1, HARMFUL)]
+    machines = (ReportMachine(Machine(cpu=HARMFUL), (HARMFUL,)),)
     text = html(replace(results([one], micro), machines=machines))
     assert not any(tag == "img" for tag, _ in tags(text))
     scripts = sum(tag == "script" for tag, _ in tags(text))
@@ -62,7 +81,7 @@ def test_html_in_names_is_escaped() -> None:
     assert "<" not in written
 
 
-def test_page_makes_no_requests(rows: list[Row]) -> None:
+def test_page_makes_no_requests(rows: list[ReportRow]) -> None:
     text = html(results(rows))
     for tag, attributes in tags(text):
         assert "src" not in attributes, tag
@@ -71,14 +90,12 @@ def test_page_makes_no_requests(rows: list[Row]) -> None:
     assert "default-src 'none'" in text
 
 
-def test_data_of_the_page_match_the_rows(rows: list[Row]) -> None:
-    match = re.search(r'<script type="application/json" id="data">(.*?)</script>', html(results(rows)), re.DOTALL)
-    assert match is not None
-    data = json.loads(match[1])["rows"]
+def test_data_of_the_page_match_the_rows(rows: list[ReportRow]) -> None:
+    data = page_data(html(results(rows)))["rows"]
     names = [data["label"]["words"][k] for k in data["label"]["index"]]
-    assert names == [each["solver"] for each in rows]
+    assert names == [each.solver for each in rows]
     assert [v for v in data["kappa_bar"] if v is not None] == pytest.approx(
-        [each["kappa_bar"] for each in feasible(rows)], rel=1e-5
+        [each.kappa_bar for each in feasible(rows)], rel=1e-5
     )
 
 
@@ -87,15 +104,97 @@ def test_page_of_ten_thousand_rows_stays_small() -> None:
     rows = many(5, 10, 5, 10, 4)
     assert len(rows) == 10_000
     # In the worst case all messages are different.
-    rows = [each | {"message": f"{k} {'word ' * 100}"} for k, each in enumerate(rows)]
+    rows = [replace(each, message=f"{k} {'word ' * 100}") for k, each in enumerate(rows)]
     assert len(html(results(rows)).encode()) < 8e6
 
 
-def test_markdown_has_one_line_per_table_row(rows: list[Row]) -> None:
+def test_markdown_has_one_line_per_table_row(rows: list[ReportRow]) -> None:
     numbers = contents(results(rows))
     lines = markdown(results(rows)).splitlines()
     assert sum(line.startswith("| ") for line in lines) == sum(len(each.rows) + 2 for each in tables(numbers))
     assert markdown(results(rows)) == markdown(results(rows))
+
+
+@pytest.mark.parametrize("misspelt", ["{{ abuot }}", '{{ table("sumary") }}', '{{ plots("capactiy") }}'])
+def test_misspelt_placeholder_is_an_error(
+    misspelt: str, rows: list[ReportRow], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_file = html_module._file
+    monkeypatch.setattr(html_module, "_file", lambda name: read_file(name).replace('{{ table("summary") }}', misspelt))
+    with pytest.raises(jinja2.UndefinedError):
+        html(results(rows))
+
+
+def test_page_holds_every_table_and_every_plot(rows: list[ReportRow]) -> None:
+    everything = [*rows, *(general(solver=name, message="text", termination="failed") for name in ("a", "b"))]
+    everything.append(general(solver="prover", bound=0.5, scope="bound"))
+    everything.append(row(rows[0].problem, "prover", bound=-9.0, scope="bound"))
+    given = results(everything, [MicroBenchmark("x", "", 1.0, 1.0, 0.0, 1, "")])
+    numbers, text = contents(given), html(given)
+    found = [attributes for _, attributes in tags(text)]
+    expected = [each.id for each in tables(numbers)]
+    assert len(expected) == 18
+    assert sorted(str(each["data-name"]) for each in found if "data-name" in each) == sorted(expected)
+    figures = [each["id"] for each in found if str(each.get("id")).startswith("plot-")]
+    assert figures == [f"plot-{id}" for id in dict.fromkeys(plot.id for plot in plots(numbers))]
+    assert len(figures) == 11
+
+
+@pytest.mark.parametrize("given", ["tasks", "general", "nothing"])
+def test_page_has_no_empty_sections(given: str, rows: list[ReportRow]) -> None:
+    text = html(results({"tasks": rows, "general": [general()], "nothing": []}[given]))
+    sections = re.findall(r'<section id="(\w+)">(.*?)</section>', text, re.DOTALL)
+    links = re.findall(r'<a href="#(\w+)">', text.partition("<nav")[2].partition("</nav>")[0])
+    assert links == [id for id, _ in sections]
+    for id, content in sections:
+        assert re.search(r'<figure|<table|<li>|id="rows"', content), id
+    of_tasks = {"capacity", "gaps", "time", "anytime", "profiles"}
+    of_runs = {"status", "runs"} if given != "nothing" else set()
+    assert (
+        set(links) - {"verdict", "machines"}
+        == of_runs | {"tasks": of_tasks, "general": {"general"}, "nothing": set()}[given]
+    )
+
+
+def test_columns_of_plots_are_stored_once_and_equal_the_plots(rows: list[ReportRow]) -> None:
+    given = results(rows)
+    data = page_data(html(given))
+    arrays = data["arrays"]
+    assert len({json.dumps(array) for array in arrays}) == len(arrays)
+    declared = plots(contents(given))
+    assert [plot["title"] for plot in data["plots"]] == [plot.title for plot in declared]
+    for drawn, plot in zip(data["plots"], declared, strict=True):
+        assert drawn["choices"] == [[menu.id, option] for menu, option in plot.choices]
+        assert drawn["y"].get("min") == plot.y.min
+        for line, series in zip(drawn["series"], plot.series, strict=True):
+            assert (line["name"], line["solver"], line["kind"]) == (series.name, series.solver, series.kind)
+            for name in ("x", "y", "low", "high", "hollow"):
+                values = arrays[line[name]] if name in line else []
+                expected = [value if value is None else float(value) for value in getattr(series, name)]
+                assert values == pytest.approx(expected, rel=1e-5), name
+
+
+def test_truth_values_do_not_take_the_place_of_equal_numbers() -> None:
+    series = (Series("a", (5, 6), (7, 8), hollow=(True, False)), Series("b", (5, 6), (1, 0)))
+    data = html_module._plot_data([Plot("extra", "time", "Extra", Axis("x"), Axis("y"), series)])
+    assert json.dumps(data["arrays"][data["plots"][0]["series"][1]["y"]]) == "[1, 0]"
+
+
+def test_wrong_plots_are_errors() -> None:
+    with pytest.raises(QcqpbenchError, match=r"section must be one of capacity, gaps, .*, got 'capactiy'"):
+        Plot("extra", cast(Any, "capactiy"), "Extra", Axis("x"), Axis("y"), ())
+    with pytest.raises(QcqpbenchError, match="columns of 's' must have the length of x, 2"):
+        Series("s", (1.0, 2.0), (1.0, 2.0), notes=("a",))
+    with pytest.raises(QcqpbenchError, match="columns of 'b' must have the length of x, 2"):
+        Band("b", (1.0, 2.0), (0.0, 0.0), (1.0,))
+
+
+def test_package_and_workers_do_not_import_jinja2() -> None:
+    code = (
+        "import sys, qcqpbench, qcqpbench.run.isolation.roles.solver_process, qcqpbench.cli.main, "
+        "qcqpbench.analysis.report.render.html; assert 'jinja2' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 # --- the command ---
@@ -105,13 +204,8 @@ def test_markdown_has_one_line_per_table_row(rows: list[Row]) -> None:
 def results_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a results file of a task, with a task solver and two formulations, and of a convex QCQP."""
     path = tmp_path_factory.mktemp("report") / "made.db"
-    with Store(path, write=True) as store:
-        store.begin("a, command", {"cpu": "a CPU", "commit": "c0ffee"})
-        task, convex = "covariance_perceptron[m=4,load=1]", "classical_perceptron[m=5]"
-        for problem, solvers in ((task, ["gip", "slsqp", "slsqp[formulation=min_norm]"]), (convex, ["slsqp"])):
-            for job in Suite.of([problem], solvers, 2).jobs():
-                loaded = load_problem(job.problem)
-                store.add(Outcome(job, solve(loaded, job.solver, random_start(loaded, job.start, job.seed))))
+    add_runs(path, [TASK], ["gip", "slsqp", "slsqp[formulation=min_norm]"], starts=2)
+    add_runs(path, [CONVEX], ["slsqp"], starts=2)
     return path
 
 
@@ -148,24 +242,22 @@ def test_markdown_by_file_name_by_option_and_to_stdout(
 def test_traces_give_earlier_times_to_target(results_file: Path) -> None:
     """Check that without traces the time to target is the time of the whole run."""
     with_traces = read([results_file])
-    without = replace(with_traces, rows=[{**each, "trace": []} for each in with_traces.rows])
+    without = replace(with_traces, rows=tuple(replace(each, trace=()) for each in with_traces.rows))
     times, ends = ([line["median s"] for line in table(contents(each), "targets")] for each in (with_traces, without))
     assert all(time <= end for time, end in zip(times, ends, strict=True)) and times != ends
 
 
 def test_points_of_a_trace_are_evaluated_with_unit_rows(tmp_path: Path) -> None:
     """Check that long rows do not increase the margin, and that points without directions are left out."""
-    spec = "covariance_perceptron[m=4,load=1]"
-    (job,) = Suite.of([spec], ["gip"], 1).jobs()
-    attempt = solve(load_problem(spec), "gip")
+    (spec,) = Suite.of([TASK], ["gip"]).runs()
+    attempt = replace(solve(qcqpbench.problem(TASK), "gip"), spec=spec)
     W = attempt.point
     assert W is not None
     trace = ((0.1, 100 * W), (0.2, 0 * W), (0.3, np.full_like(W, np.nan)), (0.4, W[:1]), (0.5, W))
-    with Store(tmp_path / "one.db", write=True) as store:
-        store.begin("a command", {})
-        store.add(Outcome(job, replace(attempt, trace=trace)))
+    add_outcomes(tmp_path / "one.db", Outcome(replace(attempt, trace=trace), reply()))
     (row_read,) = read([tmp_path / "one.db"]).rows
-    assert row_read["trace"] == [(0.1, pytest.approx(attempt.kappa_bar)), (0.5, pytest.approx(attempt.kappa_bar))]
+    seconds, margins = zip(*row_read.trace, strict=True)
+    assert seconds == (0.1, 0.5) and margins == pytest.approx([attempt.kappa_bar] * 2)
 
 
 def test_pytest_benchmark_file_beside_results(
@@ -193,17 +285,13 @@ def test_pytest_benchmark_file_alone(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_order_of_rows_does_not_change_the_report(results_file: Path, tmp_path: Path) -> None:
     with Store(results_file) as store:
         stored = list(store.rows())
-    task, convex = (load_problem(spec) for spec in ("covariance_perceptron[m=4,load=1]", "classical_perceptron[m=5]"))
-    outcomes = []
-    for each in stored:
-        job = Job(**{field.name: each[field.name] for field in fields(Job)})
-        outcomes.append(Outcome(job, solve(task if "cov" in job.problem else convex, job.solver), begun=each["begun"]))
+    outcomes = [
+        Outcome(replace(solve(qcqpbench.problem(each.problem), each.solver), spec=each.spec), reply(), begun=each.begun)
+        for each in stored
+    ]
     texts = []
     for name, order in (("one.db", outcomes), ("two.db", outcomes[::-1])):
-        with Store(tmp_path / name, write=True) as store:
-            store.begin("a command", {"cpu": "a CPU"})
-            for outcome in order:
-                store.add(outcome)
+        add_outcomes(tmp_path / name, *order)
         read_back = replace(read([tmp_path / name]), files=("a file",))
         texts.append(markdown(read_back) + html(read_back))
     assert texts[0] == texts[1]
@@ -212,25 +300,18 @@ def test_order_of_rows_does_not_change_the_report(results_file: Path, tmp_path: 
 def test_versions_of_a_solver_have_different_labels(results_file: Path, tmp_path: Path) -> None:
     with Store(results_file) as store:
         (first, *_) = store.rows()
-    job = Job(**{field.name: first[field.name] for field in fields(Job)})
-    attempt = solve(load_problem(job.problem), job.solver)
-    with Store(tmp_path / "two.db", write=True) as store:
-        store.begin("a command", {})
-        for version in ("1.0", "1.1"):
-            store.add(Outcome(replace(job, version=version), replace(attempt, version=version)))
-    assert {each["label"] for each in read([tmp_path / "two.db"]).rows} == {"gip 1.0", "gip 1.1"}
+    attempt = solve(qcqpbench.problem(first.problem), first.solver)
+    specs = [replace(first.spec, version=version) for version in ("1.0", "1.1")]
+    add_outcomes(tmp_path / "two.db", *(Outcome(replace(attempt, spec=spec), reply()) for spec in specs))
+    assert {each.label for each in read([tmp_path / "two.db"]).rows} == {"gip 1.0", "gip 1.1"}
 
 
 def test_scope_of_solvers_comes_from_the_registry(tmp_path: Path) -> None:
-    task = load_problem("covariance_perceptron[m=4,load=1]")
-    with Store(tmp_path / "proofs.db", write=True) as store:
-        store.begin("a command", {})
-        for job in Suite.of(["covariance_perceptron[m=4,load=1]"], ["gip", "certificate"], 1).jobs():
-            store.add(Outcome(job, solve(task, job.solver)))
+    add_runs(tmp_path / "proofs.db", [TASK], ["gip", "certificate"])
     numbers = contents(read([tmp_path / "proofs.db"]))
-    assert [line["solver"] for line in numbers["summary"]] == ["gip"]
-    assert [(line["solver"], line["bounded"]) for line in numbers["bounds"]] == [("certificate", 1)]
-    assert len(numbers["capacity"][0]["band"]) == 1
+    assert [line.solver for line in numbers.summary] == ["gip"]
+    assert [(line.solver, line.bounded) for line in numbers.bounds] == [("certificate", 1)]
+    assert len(numbers.capacity[0].band) == 1
 
 
 @pytest.mark.parametrize("content", ["[]", "{", '{"benchmarks": [{"name": "x"}]}', '{"benchmarks": 3}'])

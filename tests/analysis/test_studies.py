@@ -3,6 +3,7 @@
 import csv
 import math
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,16 @@ from qcqpbench.analysis.studies.active import HYPERSTATIC_LOAD, active_fraction_
 from qcqpbench.analysis.studies.extrapolation import Mean, limit, means
 from qcqpbench.analysis.studies.index import STUDIES
 from qcqpbench.analysis.studies.margins import margin_lines
+from qcqpbench.analysis.studies.optima import best_optima
 from qcqpbench.analysis.studies.overlaps import overlap
 from qcqpbench.analysis.studies.runs import finite_size_suite
+from qcqpbench.catalog.status import Termination
 from qcqpbench.cli.main import main
 from qcqpbench.results.store import Store
 from qcqpbench.run.suite import Settings, Suite, facts
 from qcqpbench.theory import covariance_kappa_bar, margin_integral
 from tests.support.drawn import Panel, Point, assert_files_show, assert_painted, columns, power, spans
-from tests.support.figure_runs import COVARIANCE, NEEDS_MATPLOTLIB, raw, run, tiny
+from tests.support.figure_runs import COVARIANCE, NEEDS_MATPLOTLIB, measured_row, raw, run, tiny
 
 # One process computes the runs that all tests of this file read.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("study")]
@@ -146,9 +149,11 @@ def test_margins_are_means_of_the_best_runs(results_file: Path) -> None:
 
 def test_agreement_is_counted_over_pairs_of_runs() -> None:
     """Check that the best run is not compared with itself."""
-    common = {"kappa_bar_theory": 1.0, "series": "gip", "facts": {"m": 9}}
+    common: dict[str, Any] = {"kappa_bar_theory": 1.0, "label": "gip", "facts": {"m": 9}}
     kappa_bars = {"a": [0.5, 0.5, 0.4], "b": [0.3, 0.2, 0.1], "c": [0.2, 0.2, 0.2]}
-    rows = [common | {"problem_id": id, "kappa_bar": value} for id, values in kappa_bars.items() for value in values]
+    rows = [
+        measured_row(**common, problem_id=id, kappa_bar=value) for id, values in kappa_bars.items() for value in values
+    ]
     (line,) = margin_lines(rows, ensemble="gaussian", kappa_bar_theory=1.0)
     assert line["agree"] == pytest.approx((1 + 0 + 3) / 9)
     assert line["missed"] == pytest.approx((0.1 + 0.1 + 0.2) / 9)
@@ -160,8 +165,8 @@ def test_active_stabilities_match_the_patterns(results_file: Path) -> None:
     task = problem(spec)
     assert isinstance(task, MaxMargin)
     with Store(results_file) as store:
-        rows = [row for row in store.rows() if row["problem"] == spec]
-        point = store.point(max(rows, key=lambda row: row["margin"])["id"])
+        rows = [row for row in store.rows() if row.problem == spec]
+        point = store.point(max(rows, key=lambda row: row.margin or 0.0).id)
     assert point is not None
     stabilities = task.labels[:, 0] * np.einsum("i,rij,j->r", point[0], task.patterns, point[1])
     count = int((stabilities < stabilities.min() + 1e-4 * task.scale).sum())
@@ -169,6 +174,16 @@ def test_active_stabilities_match_the_patterns(results_file: Path) -> None:
     assert line["share_low"] <= count / 49 <= line["share_high"]
     assert line["free"] == 48
     assert all(line["share"] <= 50 / 49 for line in data.with_column("m"))
+
+
+def test_points_that_are_not_locally_optimal_are_left_out(results_file: Path) -> None:
+    with Store(results_file) as store:
+        rows = measured(store, finite_size_suite(quick=True))
+    first, *rest = best_optima(rows)
+    stalled = [
+        replace(row, termination=Termination.STALLED) if row.problem_id == first.problem_id else row for row in rows
+    ]
+    assert [row.problem_id for row in best_optima(stalled)] == [row.problem_id for row in rest]
 
 
 def test_density_of_gaps_integrates_to_the_inactive_fraction(results_file: Path) -> None:

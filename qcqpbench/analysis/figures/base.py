@@ -3,19 +3,24 @@
 import contextlib
 import itertools
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from qcqpbench.analysis.metrics import was_run
+from qcqpbench.analysis.rows import AnalysisRow, extend_row
 from qcqpbench.catalog.family import pattern_count
 from qcqpbench.catalog.registry import family
 from qcqpbench.catalog.spec import parse, spell
 from qcqpbench.errors import QcqpbenchError
-from qcqpbench.results.store import Row, Store
+from qcqpbench.problem.formats.by_suffix import is_file
+from qcqpbench.results.row import Row
+from qcqpbench.results.store import Store
 from qcqpbench.run.isolation.description import solver_facts
-from qcqpbench.run.job import is_file
 from qcqpbench.run.suite import Entry, Settings, Suite, facts
 
 if TYPE_CHECKING:
@@ -23,9 +28,34 @@ if TYPE_CHECKING:
 
 Axes: TypeAlias = "matplotlib.axes.Axes"
 Table = list[dict[str, Any]]
+Array = NDArray[np.float64]
 
 # Series of gip runs that follow a single path; other runs of gip follow many.
 ONE_PATH = "gip, one path"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class MeasuredRow(AnalysisRow):
+    """Row of a figure. `label` is the name of the solver in the figure, see `series_name`.
+
+    Attributes
+    ----------
+    facts
+        Name and parameters of the problem, including p, n and the load.
+    point
+        The solver's best point; None if there is none.
+    """
+
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    point: Array | None = None
+
+    @property
+    def series(self) -> str:
+        """Name of the solver in the figure."""
+        return self.label
+
+
+M = TypeVar("M", bound=MeasuredRow)
 
 
 @dataclass(frozen=True)
@@ -65,7 +95,7 @@ class Figure:
 
     name: str
     suite: Callable[[bool], Suite] | None
-    data: Callable[[Sequence[Row]], Data]
+    data: Callable[[Sequence[MeasuredRow]], Data]
     paint: Callable[[Sequence[Axes], Data], None]
     panels: int = 2
 
@@ -82,15 +112,17 @@ def entry(spec: str, settings: Settings, **parameters: Any) -> Entry:
     return Entry(solver_facts(spec), settings, {name: [value] for name, value in parameters.items()})
 
 
-def measured(store: Store, suite: Suite) -> list[Row]:
+def measured(store: Store, suite: Suite) -> list[MeasuredRow]:
     """Return the newest row of each run of a suite's solvers on its problems, for all starts in the store.
 
     Solvers are matched by `series_name`, so rows with other settings of a solver count too. Parameters missing from a
-    stored spec have their defaults. Each row has the additional keys `series`, `scope` (of the solver), `point`, and
-    `facts`, the name and parameters of the problem including p, n and the load.
+    stored spec have their defaults.
     """
     newest = {_run(row): row for row in _of_suite(store, suite)}
-    return [row | {"facts": _facts(row["problem"]), "point": store.point(row["id"])} for row in newest.values()]
+    return [
+        extend_row(MeasuredRow, row, {"facts": _facts(row.problem), "point": store.point(row.id)})
+        for row in newest.values()
+    ]
 
 
 def count_replaced(store: Store, suite: Suite) -> int:
@@ -99,7 +131,7 @@ def count_replaced(store: Store, suite: Suite) -> int:
     return len(runs) - len(set(runs))
 
 
-def _of_suite(store: Store, suite: Suite) -> Iterator[Row]:
+def _of_suite(store: Store, suite: Suite) -> Iterator[AnalysisRow]:
     """Yield the rows of a suite's solvers on its problems, oldest first, without skipped runs."""
     scopes = {
         (problem, series_name(entry.solver.spec)): entry.solver.scope
@@ -109,20 +141,21 @@ def _of_suite(store: Store, suite: Suite) -> Iterator[Row]:
     }
     spellings = _Spellings(suite)
     for row in store.rows(all_rows=True, order="begun"):
-        problem, series = spellings.problem(row["problem"]), series_name(spellings.solver(row["solver"]))
+        problem, series = spellings.problem(row.problem), series_name(spellings.solver(row.solver))
         if (problem, series) in scopes and was_run(row):
-            yield row | {"problem": problem, "series": series, "scope": scopes[problem, series]}
+            names = {"problem": problem, "problem_label": problem, "label": series}
+            yield extend_row(AnalysisRow, row, {**names, "scope": scopes[problem, series]})
 
 
-def _run(row: Row) -> tuple[Any, ...]:
-    return row["problem"], row["series"], row["seed"], row["start"]
+def _run(row: AnalysisRow) -> tuple[str, str, int, int]:
+    return row.problem, row.label, row.start_seed, row.start
 
 
-def mixed_versions(rows: Iterable[Row]) -> str:
+def mixed_versions(rows: Iterable[MeasuredRow]) -> str:
     """Return a sentence that names the series with several solver versions; empty if there are none."""
     versions: dict[str, set[str]] = {}
     for row in rows:
-        versions.setdefault(row["series"], set()).add(row["version"])
+        versions.setdefault(row.series, set()).add(row.version)
     mixed = [f"{series} ({'; '.join(sorted(names))})" for series, names in versions.items() if len(names) > 1]
     return f"Runs of several versions, the newest of each run: {', '.join(mixed)}." if mixed else ""
 
@@ -155,18 +188,35 @@ def _facts(problem: str) -> dict[str, Any]:
     return parameters | {"p": p, "load": p / synapses}
 
 
-def group_by(rows: Iterable[Row], *names: str) -> dict[tuple[Any, ...], list[Row]]:
-    """Group the rows by the facts, or else the columns, called `names`; sort the groups by these values."""
-    groups: dict[tuple[Any, ...], list[Row]] = {}
+def group_by(rows: Iterable[M], *names: str) -> dict[tuple[Any, ...], list[M]]:
+    """Return the rows by their values of `names`, each a fact or else a column of the row, sorted by these values."""
+    groups: dict[tuple[Any, ...], list[M]] = {}
     for row in rows:
-        groups.setdefault(tuple(row["facts"].get(name, row.get(name)) for name in names), []).append(row)
+        key = tuple(row.facts[name] if name in row.facts else getattr(row, name) for name in names)
+        groups.setdefault(key, []).append(row)
     return dict(sorted(groups.items()))
 
 
-def best_of_sets(rows: Iterable[Row]) -> list[float]:
+def with_points(rows: Iterable[M]) -> list[M]:
+    """Return the rows that have a point."""
+    return [row for row in rows if row.point is not None]
+
+
+def point_of(row: MeasuredRow) -> Array:
+    """Return the point of a row that has one."""
+    assert row.point is not None
+    return row.point
+
+
+def kappa_bars(rows: Iterable[Row]) -> list[float]:
+    """Return κ̄ of the rows that have one."""
+    return [row.kappa_bar for row in rows if row.kappa_bar is not None]
+
+
+def best_of_sets(rows: Iterable[MeasuredRow]) -> list[float]:
     """Return the largest κ̄ over the rows of each problem, for problems with any κ̄."""
-    sets = group_by((row for row in rows if row["kappa_bar"] is not None), "problem").values()
-    return [max(row["kappa_bar"] for row in group) for group in sets]
+    sets = group_by(rows, "problem").values()
+    return [max(values) for group in sets if (values := kappa_bars(group))]
 
 
 def mean_and_range(name: str, values: Sequence[float]) -> dict[str, float]:
@@ -195,10 +245,10 @@ def count_distinct(values: Iterable[Any], noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def count_pattern_sets(rows: Iterable[Row]) -> str:
-    return count_distinct((row["facts"]["seed"] for row in rows), "pattern set")
+def count_pattern_sets(rows: Iterable[MeasuredRow]) -> str:
+    return count_distinct((row.facts["seed"] for row in rows), "pattern set")
 
 
-def describe_parameters(row: Row, *names: str) -> str:
+def describe_parameters(row: MeasuredRow, *names: str) -> str:
     """Return a text with the parameters `names` of the row's problem and their values."""
-    return "Parameters: " + ", ".join(f"{name} = {row['facts'][name]:g}" for name in names)
+    return "Parameters: " + ", ".join(f"{name} = {row.facts[name]:g}" for name in names)

@@ -1,5 +1,6 @@
 """Figure `capacity`: margins found by solvers against load, theory, certified upper bounds, and success rates."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -7,7 +8,6 @@ import numpy as np
 from qcqpbench import theory
 from qcqpbench.analysis import metrics
 from qcqpbench.catalog.status import Scope
-from qcqpbench.results.store import Row
 from qcqpbench.run.suite import Settings, Suite
 from qcqpbench.run.suite_file import load_suite
 
@@ -15,6 +15,7 @@ from .base import (
     Axes,
     Data,
     Figure,
+    MeasuredRow,
     Table,
     best_of_sets,
     count_pattern_sets,
@@ -47,24 +48,24 @@ def _suite(quick: bool) -> Suite:
     return Suite("capacity", "", tuple(problems), tuple(entries))
 
 
-def _data(rows: Sequence[Row]) -> Data:
+def _data(rows: Sequence[MeasuredRow]) -> Data:
     """Return theory, upper bounds, and by solver, m and load the largest κ̄ and the fraction of runs with κ > 0.
 
     Every returned point counts, with rows scaled to unit length. Runs without a point count as κ ≤ 0.
     """
     table = [*_theory_lines(rows), *_bound_lines(rows)]
     # Solvers that prove bounds round their points from a relaxation and do not compete.
-    local = [row for row in rows if row["scope"] is not Scope.BOUND]
+    local = [row for row in rows if row.scope is not Scope.BOUND]
     for (series, m, load), group in group_by(local, "series", "m", "load").items():
-        positive = sum((row["margin"] or 0) > 0 for row in group)
+        positive = sum((row.margin or 0) > 0 for row in group)
         line = {"series": series, "m": m, "load": load, **mean_and_range("kappa_bar", best_of_sets(group))}
-        line |= {"starts": len({(row["seed"], row["start"]) for row in group}), "runs": len(group)}
+        line |= {"starts": len({(row.start_seed, row.start) for row in group}), "runs": len(group)}
         table.append(line | {"positive": positive, "positive_fraction": positive / len(group)})
     return Data(table, _caption(rows, table))
 
 
-def _theory_lines(rows: Sequence[Row]) -> Table:
-    loads = [row["facts"]["load"] for row in rows]
+def _theory_lines(rows: Sequence[MeasuredRow]) -> Table:
+    loads = [row.facts["load"] for row in rows]
     grid_loads = np.geomspace(0.9 * min(loads), max(loads), 200).tolist()
     # The prediction depends on the load alone, so p = 2·load and m = 1 stand for every size.
     kappa_bars = [float(theory.covariance_kappa_bar(2 * load, 1)) for load in grid_loads]
@@ -74,22 +75,22 @@ def _theory_lines(rows: Sequence[Row]) -> Table:
     ]
 
 
-def _bound_lines(rows: Sequence[Row]) -> Table:
+def _bound_lines(rows: Sequence[MeasuredRow]) -> Table:
     least = metrics.bounds(rows, metrics.best_known(rows)).least
     table: Table = []
     for (m, load), group in group_by(rows, "m", "load").items():
-        if bounds := [least[id] for id in {row["problem_id"] for row in group} & least.keys()]:
+        if bounds := [least[id] for id in {row.problem_id for row in group} & least.keys()]:
             table.append({"series": _BOUND, "m": m, "load": load, **mean_and_range("kappa_bar", bounds)})
     return table
 
 
-def _caption(rows: Sequence[Row], table: Table) -> str:
-    largest = max(rows, key=lambda row: row["facts"]["m"])
+def _caption(rows: Sequence[MeasuredRow], table: Table) -> str:
+    largest = max(rows, key=lambda row: row.facts["m"])
     starts = [
-        f"{max(line['starts'] for line in lines)} of {name}{'' if m == largest['facts']['m'] else f' (m = {m})'}"
+        f"{max(line['starts'] for line in lines)} of {name}{'' if m == largest.facts['m'] else f' (m = {m})'}"
         for name, m, lines in _shown(table)
     ]
-    limits = {row["time_limit"] for row in rows if row["time_limit"]}
+    limits = {row.time_limit for row in rows if math.isfinite(row.time_limit)}
     limit = f", {max(limits):g} s per run" if limits else ""
     return (
         f"a: load P̂ = p/(nm) against the margin κ̄ = κ/√(fc²), the largest over starts; symbols: mean of "

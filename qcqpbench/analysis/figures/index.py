@@ -6,11 +6,10 @@ Each figure is drawn only from a table computed from the rows of a suite, so the
 from .base import Data, Figure, count_replaced, measured, mixed_versions
 from .capacity import CAPACITY
 from .information_capacity import INFORMATION_CAPACITY
-from .optimization import OPTIMIZATION
 from .overlap import OVERLAP
 from .pattern_capacity import PATTERN_CAPACITY
 from .style import FORMATS, prepare, save
-from .training import TRAINING
+from .training import OPTIMIZATION, TRAINING
 
 __all__ = ["FIGURES", "FORMATS", "Data", "Figure", "count_replaced", "measured", "mixed_versions", "prepare", "save"]
 

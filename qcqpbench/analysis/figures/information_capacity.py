@@ -5,10 +5,21 @@ from collections.abc import Sequence
 import numpy as np
 
 from qcqpbench import theory
-from qcqpbench.results.store import Row
 from qcqpbench.run.suite import Settings, Suite
 
-from .base import Axes, Data, Figure, Table, best_of_sets, count_pattern_sets, entry, grid, group_by, mean_and_range
+from .base import (
+    Axes,
+    Data,
+    Figure,
+    MeasuredRow,
+    Table,
+    best_of_sets,
+    count_pattern_sets,
+    entry,
+    grid,
+    group_by,
+    mean_and_range,
+)
 from .style import BLACK, BLUE, ORANGE, RED, curve, symbols
 
 _M, _F, _P = 500, 0.2, 50
@@ -22,7 +33,7 @@ def _suite(quick: bool) -> Suite:
     return Suite("information_capacity", "", tuple(problems), (entry("gip[starts=1]", Settings(time_limit=1200)),))
 
 
-def _data(rows: Sequence[Row]) -> Data:
+def _data(rows: Sequence[MeasuredRow]) -> Data:
     """Return the information capacity of theory at κ = 0, and its ratio to the classical one from measured margins.
 
     Runs do not measure the capacity at κ = 0, but in theory the ratio is the same at every margin. So the information
@@ -54,7 +65,7 @@ def _theory_lines() -> Table:
     return table
 
 
-def _measured_lines(rows: Sequence[Row]) -> Table:
+def _measured_lines(rows: Sequence[MeasuredRow]) -> Table:
     table: Table = []
     for (n,), group in group_by(rows, "n").items():
         margins = best_of_sets(group)

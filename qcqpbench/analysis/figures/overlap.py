@@ -5,13 +5,13 @@ import statistics
 from collections.abc import Sequence
 
 from qcqpbench.problem.maxmargin import unit_rows
-from qcqpbench.results.store import Row
 from qcqpbench.run.suite import Settings, Suite
 
 from .base import (
     Axes,
     Data,
     Figure,
+    MeasuredRow,
     Table,
     count_distinct,
     count_pattern_sets,
@@ -19,6 +19,8 @@ from .base import (
     entry,
     grid,
     group_by,
+    point_of,
+    with_points,
 )
 from .style import BLACK, PALE, SOLVERS, curve, symbols
 
@@ -30,13 +32,13 @@ def _suite(quick: bool) -> Suite:
     return Suite("overlap", "", tuple(problems), (ipopt, entry("gip", Settings(time_limit=60))))
 
 
-def _data(rows: Sequence[Row]) -> Data:
+def _data(rows: Sequence[MeasuredRow]) -> Data:
     """Return the overlap R_12 = w_1·w_2 of each run, and its mean and standard error at each load.
 
     Only pattern sets count as independent, because starts on the same patterns often reach the same point.
     """
     table: Table = []
-    rows = [row for row in rows if row["point"] is not None]
+    rows = with_points(rows)
     for (series, load), group in group_by(rows, "series", "load").items():
         name = {"series": series, "load": load}
         overlaps = [[_overlap(row) for row in one_set] for one_set in group_by(group, "seed").values()]
@@ -46,14 +48,14 @@ def _data(rows: Sequence[Row]) -> Data:
         error = statistics.stdev(means) / math.sqrt(len(means)) if len(means) > 1 else 0.0
         bars = {"overlap_low": mean - error, "overlap_high": mean + error}
         table.append({"kind": "mean", **name, "overlap": mean, **bars, "sets": len(means)})
-    m = rows[0]["facts"]["m"]
+    m = rows[0].facts["m"]
     table.append({"kind": "theory", "overlap": 0.0, "overlap_low": -1 / math.sqrt(m), "overlap_high": 1 / math.sqrt(m)})
     return Data(table, _caption(rows))
 
 
-def _caption(rows: Sequence[Row]) -> str:
+def _caption(rows: Sequence[MeasuredRow]) -> str:
     solvers = [
-        f"{series} from {count_distinct((row['start'] for row in group), 'start')}"
+        f"{series} from {count_distinct((row.start for row in group), 'start')}"
         for (series,), group in group_by(rows, "series").items()
     ]
     return (
@@ -65,8 +67,8 @@ def _caption(rows: Sequence[Row]) -> str:
     )
 
 
-def _overlap(row: Row) -> float:
-    first, second = unit_rows(row["point"])
+def _overlap(row: MeasuredRow) -> float:
+    first, second = unit_rows(point_of(row))
     return float(first @ second)
 
 

@@ -6,10 +6,23 @@ from collections.abc import Sequence
 import numpy as np
 
 from qcqpbench import theory
-from qcqpbench.results.store import Row
+from qcqpbench.analysis.rows import extend_row
+from qcqpbench.catalog.status import PointStatus
 from qcqpbench.run.suite import Settings, Suite
 
-from .base import Axes, Data, Figure, Table, best_of_sets, count_pattern_sets, entry, grid, group_by, mean_and_range
+from .base import (
+    Axes,
+    Data,
+    Figure,
+    MeasuredRow,
+    Table,
+    best_of_sets,
+    count_pattern_sets,
+    entry,
+    grid,
+    group_by,
+    mean_and_range,
+)
 from .style import BLACK, BLUE, GREEN, ORANGE, curve, symbols
 
 _COVARIANCE, _CLASSICAL = "covariance_perceptron", "classical_perceptron"
@@ -30,12 +43,12 @@ def _suite(quick: bool) -> Suite:
     return Suite("pattern_capacity", "", tuple(problems), entries)
 
 
-def _data(rows: Sequence[Row]) -> Data:
+def _data(rows: Sequence[MeasuredRow]) -> Data:
     """Return margins predicted by theory and measured margins; n = 1 denotes the classical perceptron."""
     table: Table = []
     rows = [_with_margin(row) for row in rows]
-    m = rows[0]["facts"]["m"]
-    for n in sorted({row["facts"]["n"] for row in rows}):
+    m = rows[0].facts["m"]
+    for n in sorted({row.facts["n"] for row in rows}):
         for kappa_bar in np.linspace(0, 3, 121).tolist():
             p = theory.classical_capacity(kappa_bar, m) if n == 1 else theory.covariance_capacity(kappa_bar, m, n)
             table.append({"kind": "theory", "n": n, "p": float(p), "load": float(p) / (n * m), "kappa_bar": kappa_bar})
@@ -56,11 +69,11 @@ def _data(rows: Sequence[Row]) -> Data:
     return Data(table, caption)
 
 
-def _with_margin(row: Row) -> Row:
+def _with_margin(row: MeasuredRow) -> MeasuredRow:
     """Set κ̄ = 1/‖w‖ in a copy of the row if it has a feasible point w of the classical problem, minimize ‖w‖²."""
-    if row["facts"]["name"] != _CLASSICAL or row["point_status"] != "feasible":
+    if row.facts["name"] != _CLASSICAL or row.point_status is not PointStatus.FEASIBLE or row.objective is None:
         return row
-    return row | {"kappa_bar": 1 / math.sqrt(row["objective"])}
+    return extend_row(MeasuredRow, row, {"kappa_bar": 1 / math.sqrt(row.objective)})
 
 
 def _paint(axes: Sequence[Axes], data: Data) -> None:

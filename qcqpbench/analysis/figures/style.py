@@ -37,6 +37,7 @@ SOLVERS = {
     "ADMM": (PURPLE, "v"),
 }
 
+_PYPLOT_INCHES = (8.0, 4.5)
 _WIDTH_INCHES, _PANEL_INCHES, _MARGIN_INCHES = 7.0, 3.0, 0.1
 _SMALL_POINTS, _LINE_SPACING, _CAPTION_CHARACTERS = 7.0, 1.4, 132
 _CAPTION_LINE_INCHES = _LINE_SPACING * _SMALL_POINTS / 72
@@ -72,13 +73,36 @@ _METADATA: dict[str, dict[str, Any]] = {
 
 def prepare(folder: Path) -> None:
     """Create `folder`; raise QcqpbenchError if it cannot be written or matplotlib is not installed."""
-    has_matplotlib = importlib.util.find_spec("matplotlib") is not None
-    require(has_matplotlib, "figures need the package matplotlib: pip install 'qcqpbench[figures]'")
+    _require_matplotlib()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise QcqpbenchError(f"{folder}: cannot be created: {system_reason(error)}") from error
     require(os.access(folder, os.W_OK), f"{folder}: must be a writable folder, got one without write permission")
+
+
+def _require_matplotlib() -> None:
+    has_matplotlib = importlib.util.find_spec("matplotlib") is not None
+    require(has_matplotlib, "figures need the package matplotlib: pip install 'qcqpbench[figures]'")
+
+
+def new_axes() -> Axes:
+    """Return the axes of a new pyplot figure, which notebooks show."""
+    _require_matplotlib()
+    from matplotlib import pyplot  # noqa: PLC0415 (slow to import, and optional)
+
+    _, axes = pyplot.subplots(figsize=_PYPLOT_INCHES, layout="constrained")
+    return axes
+
+
+def checked_axes(ax: object) -> Axes:
+    """Return `ax`; raise QcqpbenchError if it is not axes, such as the array that ``pyplot.subplots(2)`` returns."""
+    _require_matplotlib()
+    from matplotlib import axes  # noqa: PLC0415 (slow to import, and optional)
+
+    if not isinstance(ax, axes.Axes):
+        raise QcqpbenchError(f"ax must be matplotlib axes, got {ax!r:.100}")
+    return ax
 
 
 def save(figure: Figure, data: Data, folder: Path) -> None:

@@ -6,9 +6,8 @@ import numpy as np
 from scipy.special import ndtr
 
 from qcqpbench import theory
-from qcqpbench.analysis.figures.base import Axes, Data, Figure, Table, group_by, mean_and_range
+from qcqpbench.analysis.figures.base import Axes, Data, Figure, MeasuredRow, Table, group_by, mean_and_range
 from qcqpbench.analysis.figures.style import BLACK, GREY, curve, symbols
-from qcqpbench.results.store import Row
 
 from .optima import ACTIVE_TOLERANCE, COLORS, best_optima
 from .runs import ENSEMBLES, finite_size_suite
@@ -23,11 +22,11 @@ def active_fraction_theory(load: float) -> float:
     return load * float(ndtr(theory.covariance_kappa_bar(2 * load, 1)))
 
 
-def _data(rows: Sequence[Row]) -> Data:
+def _data(rows: Sequence[MeasuredRow]) -> Data:
     table: Table = []
     for (ensemble, m, load), group in group_by(best_optima(rows), "ensemble", "m", "load").items():
-        shares = mean_and_range("share", [row["active"] / (2 * m - 1) for row in group])
-        mean = {"active": float(np.mean([row["active"] for row in group])), "free": 2 * m - 2}
+        shares = mean_and_range("share", [row.active / (2 * m - 1) for row in group])
+        mean = {"active": float(np.mean([row.active for row in group])), "free": 2 * m - 2}
         table.append({"ensemble": ensemble, "m": m, "load": load, **mean, **shares})
     for load in np.linspace(0.02, max(line["load"] for line in table), 100).tolist():
         table.append({"ensemble": "theory", "load": load, "share": active_fraction_theory(load)})

@@ -69,7 +69,7 @@ def means(values: Mapping[int, Sequence[float]]) -> list[Mean]:
 
 
 def limit(sizes: Sequence[Mean]) -> Limit | None:
-    """Extrapolate the means to m → ∞; return None for fewer than three sizes."""
+    """Return the fit to the means at several `sizes`, which extrapolates them to m → ∞; None for fewer than three."""
     if len(sizes) < 3:
         return None
     sizes = sorted(sizes, key=lambda size: size.m)

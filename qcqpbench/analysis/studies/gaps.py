@@ -5,11 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from qcqpbench import theory
-from qcqpbench.analysis.figures.base import Axes, Data, Figure, Table, group_by
+from qcqpbench.analysis.figures.base import Axes, Data, Figure, MeasuredRow, Table, group_by
 from qcqpbench.analysis.figures.style import BLACK, curve
-from qcqpbench.results.store import Row
 
-from .optima import COLORS, best_optima
+from .optima import COLORS, Optimum, best_optima
 from .runs import finite_size_suite, require_rows
 
 _BIN_EDGES = np.geomspace(1e-3, 10, 17)
@@ -17,7 +16,7 @@ _BIN_EDGES = np.geomspace(1e-3, 10, 17)
 _JAMMING_EXPONENT = 0.41269
 
 
-def _data(rows: Sequence[Row]) -> Data:
+def _data(rows: Sequence[MeasuredRow]) -> Data:
     table: Table = []
     for (ensemble, m, load), group in group_by(best_optima(rows), "ensemble", "m", "load").items():
         kappa_bar = float(theory.covariance_kappa_bar(2 * load, 1))
@@ -34,9 +33,9 @@ def _data(rows: Sequence[Row]) -> Data:
     return Data(table, caption)
 
 
-def _density(rows: Sequence[Row]) -> Table:
+def _density(rows: Sequence[Optimum]) -> Table:
     """Return the density of the gaps of all rows, with one line per nonempty bin."""
-    pooled = np.concatenate([row["gaps"] for row in rows])
+    pooled = np.concatenate([row.gaps for row in rows])
     counts, _ = np.histogram(pooled, _BIN_EDGES)
     density = counts / np.diff(_BIN_EDGES) / len(pooled)
     centers = np.sqrt(_BIN_EDGES[1:] * _BIN_EDGES[:-1])

@@ -8,9 +8,18 @@ from typing import Any
 
 from qcqpbench import theory
 from qcqpbench.analysis import metrics
-from qcqpbench.analysis.figures.base import Axes, Data, Figure, Table, count_distinct, group_by, mean_and_range
+from qcqpbench.analysis.figures.base import (
+    Axes,
+    Data,
+    Figure,
+    MeasuredRow,
+    Table,
+    count_distinct,
+    group_by,
+    kappa_bars,
+    mean_and_range,
+)
 from qcqpbench.analysis.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, curve, symbols
-from qcqpbench.results.store import Row
 
 from .active import HYPERSTATIC_LOAD
 from .extrapolation import Mean, limit, means
@@ -22,7 +31,7 @@ _LOAD_COLORS = {0.5: PURPLE, 1.0: BLUE, 2.0: ORANGE, 3.0: SKY}
 _SAME_KAPPA_BAR = 1e-5
 
 
-def margin_lines(rows: Sequence[Row], **name: Any) -> Table:
+def margin_lines(rows: Sequence[MeasuredRow], **name: Any) -> Table:
     """Return table lines with the mean of the largest κ̄ at each size, and its limit for m → ∞.
 
     Parameters
@@ -41,12 +50,13 @@ def margin_lines(rows: Sequence[Row], **name: Any) -> Table:
         one line for the limit, unless a mean is not positive although a margin of 0 is attainable: symmetric patterns
         with ones on the diagonal have margin 0 at (e_a ± e_b)/√2.
     """
-    kappa_bars: dict[int, list[float]] = defaultdict(list)
-    for (m, _), group in group_by((row for row in rows if row["kappa_bar"] is not None), "m", "problem_id").items():
-        best = max(row["kappa_bar"] for row in group)
-        kappa_bars[m].append(best + name["kappa_bar_theory"] - group[0]["kappa_bar_theory"])
+    best_by_size: dict[int, list[float]] = defaultdict(list)
+    with_margin = [row for row in rows if row.kappa_bar is not None]
+    for (m, _), group in group_by(with_margin, "m", "problem_id").items():
+        best = max(kappa_bars(group))
+        best_by_size[m].append(best + name["kappa_bar_theory"] - group[0].kappa_bar_theory)
     agreement = _agreement(rows)
-    sizes = means(kappa_bars)
+    sizes = means(best_by_size)
     table = [{"kind": "size", **name, **_size_columns(size), **agreement.get(size.m, {})} for size in sizes]
     is_avoidable = name["ensemble"] != "gaussian" and any(size.value <= 0 for size in sizes)
     if not is_avoidable and (end := limit(sizes)) is not None:
@@ -61,21 +71,20 @@ def _size_columns(size: Mean) -> dict[str, float]:
     return {"m": size.m, "sets": size.sets, "kappa_bar": size.value, **ends}
 
 
-def _agreement(rows: Sequence[Row]) -> dict[int, dict[str, float]]:
+def _agreement(rows: Sequence[MeasuredRow]) -> dict[int, dict[str, float]]:
     """Return the columns `agree` and `missed` by m, for sizes with several gip runs on the same patterns."""
-    gip = [row for row in rows if row["series"] == "gip" and row["kappa_bar"] is not None]
+    gip = [row for row in rows if row.series == "gip"]
     agree: dict[int, list[bool]] = defaultdict(list)
     missed: dict[int, list[float]] = defaultdict(list)
     for (m, _), group in group_by(gip, "m", "problem_id").items():
-        values = [row["kappa_bar"] for row in group]
-        if len(values) > 1:
+        if len(values := kappa_bars(group)) > 1:
             agree[m] += [abs(a - b) < _SAME_KAPPA_BAR for a, b in combinations(values, 2)]
             missed[m] += [max(values) - value for value in values]
     return {m: {"agree": fmean(agree[m]), "missed": fmean(missed[m])} for m in agree}
 
 
-def _data(rows: Sequence[Row]) -> Data:
-    rows = require_rows([row for row in rows if row["facts"]["n"] == 2])
+def _data(rows: Sequence[MeasuredRow]) -> Data:
+    rows = require_rows([row for row in rows if row.facts["n"] == 2])
     table: Table = []
     least = metrics.bounds(rows, metrics.best_known(rows)).least
     for (ensemble, load), group in group_by(map(with_nominal_load, rows), "ensemble", "load").items():
@@ -83,7 +92,7 @@ def _data(rows: Sequence[Row]) -> Data:
         name = {"ensemble": ensemble, "load": load, "kappa_bar_theory": predicted}
         table += margin_lines(group, **name)
         for (m,), same_size in group_by(group, "m").items():
-            if bounds := [least[id] for id in {row["problem_id"] for row in same_size} & least.keys()]:
+            if bounds := [least[id] for id in {row.problem_id for row in same_size} & least.keys()]:
                 table.append({"kind": "bound", **name, "m": m, **mean_and_range("kappa_bar", bounds)})
     for line in table:
         line["difference"] = line["kappa_bar"] - line["kappa_bar_theory"]
@@ -92,9 +101,9 @@ def _data(rows: Sequence[Row]) -> Data:
     return Data(table, _caption(rows, table))
 
 
-def _caption(rows: Sequence[Row], table: Table) -> str:
+def _caption(rows: Sequence[MeasuredRow], table: Table) -> str:
     sets = [
-        f"{count_distinct((row['facts']['seed'] for row in group), 'set')} at m = {m}"
+        f"{count_distinct((row.facts['seed'] for row in group), 'set')} at m = {m}"
         for (m,), group in group_by(rows, "m").items()
     ]
     return (

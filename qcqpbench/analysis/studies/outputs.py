@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from qcqpbench import theory
-from qcqpbench.analysis.figures.base import Axes, Data, Figure, Table, group_by
+from qcqpbench.analysis.figures.base import Axes, Data, Figure, MeasuredRow, Table, group_by
 from qcqpbench.analysis.figures.style import BLACK, BLUE, ORANGE, VERMILION, curve, symbols
-from qcqpbench.results.store import Row
+from qcqpbench.analysis.rows import extend_row
 
 from .margins import margin_lines
 from .runs import FRACTIONS, OUTPUT_ENSEMBLES, finite_size_suite, require_rows
@@ -13,12 +13,10 @@ from .runs import FRACTIONS, OUTPUT_ENSEMBLES, finite_size_suite, require_rows
 _LOOKS = {2: (VERMILION, "o"), 3: (BLUE, "s"), 5: (ORANGE, "^")}
 
 
-def _data(rows: Sequence[Row]) -> Data:
+def _data(rows: Sequence[MeasuredRow]) -> Data:
     """Return margins by n, and `capacity_ratio` = p (n−1) I(κ̄)/(4m), the ratio of p to the capacity in theory."""
-    rows = [row | {"facts": row["facts"] | {"fraction": _fraction(row)}} for row in rows]
-    rows = [
-        row for row in rows if row["facts"]["fraction"] in FRACTIONS and row["facts"]["ensemble"] in OUTPUT_ENSEMBLES
-    ]
+    rows = [extend_row(MeasuredRow, row, {"facts": {**row.facts, "fraction": _fraction(row)}}) for row in rows]
+    rows = [row for row in rows if row.facts["fraction"] in FRACTIONS and row.facts["ensemble"] in OUTPUT_ENSEMBLES]
     table: Table = []
     for (ensemble, n, fraction), group in group_by(require_rows(rows), "ensemble", "n", "fraction").items():
         predicted = float(theory.covariance_kappa_bar(4 * fraction, 1))
@@ -29,13 +27,13 @@ def _data(rows: Sequence[Row]) -> Data:
     return Data(table, _caption(rows))
 
 
-def _fraction(row: Row) -> float:
-    parameters = row["facts"]
+def _fraction(row: MeasuredRow) -> float:
+    parameters = row.facts
     return float(parameters["p"] * (parameters["n"] - 1) / (4 * parameters["m"]))
 
 
-def _caption(rows: Sequence[Row]) -> str:
-    largest = {n: max(row["facts"]["m"] for row in group) for (n,), group in group_by(rows, "n").items()}
+def _caption(rows: Sequence[MeasuredRow]) -> str:
+    largest = {n: max(row.facts["m"] for row in group) for (n,), group in group_by(rows, "n").items()}
     sizes = ", ".join(f"m = {m} for n = {n}" for n, m in largest.items())
     return (
         f"Margins for n = 2, 3, 5 outputs at the same p (n−1)/(4m), where theory predicts the same margin for every n. "

@@ -7,19 +7,22 @@ import numpy as np
 
 from qcqpbench.analysis.figures.base import (
     ONE_PATH,
+    Array,
     Axes,
     Data,
     Figure,
+    MeasuredRow,
     Table,
     count_distinct,
     count_pattern_sets,
     group_by,
+    point_of,
+    with_points,
 )
 from qcqpbench.analysis.figures.style import curve
 from qcqpbench.problem.maxmargin import unit_rows
-from qcqpbench.results.store import Row
 
-from .optima import COLORS, Array
+from .optima import COLORS
 from .runs import finite_size_suite, require_rows, with_nominal_load
 
 # Points with a larger overlap are the same optimum.
@@ -27,20 +30,23 @@ _SAME_OVERLAP = 0.999
 
 
 def overlap(first: Array, second: Array, symmetric: bool) -> float:
-    """Return the mean |w_i·w'_i| of two points; if `symmetric` and n = 2, the maximum over both orders of the rows."""
+    """Return the mean over i of |w_i·w'_i| for the unit rows of two points, each of shape (n, m).
+
+    If `symmetric` and n = 2, return the maximum over both orders of the rows.
+    """
     products = np.abs(unit_rows(first) @ unit_rows(second).T)
     n = len(products)
     orders = permutations(range(n)) if symmetric and n == 2 else [tuple(range(n))]
     return max(float(products[range(n), order].mean()) for order in orders)
 
 
-def _data(rows: Sequence[Row]) -> Data:
+def _data(rows: Sequence[MeasuredRow]) -> Data:
     table: Table = []
-    paths = require_rows([row for row in rows if row["series"] == ONE_PATH and row["point"] is not None])
+    paths = require_rows([row for row in with_points(rows) if row.series == ONE_PATH])
     for (ensemble, m, load), group in group_by(map(with_nominal_load, paths), "ensemble", "m", "load").items():
         name = {"ensemble": ensemble, "m": m, "load": load}
         values = [
-            overlap(first["point"], second["point"], ensemble != "gaussian")
+            overlap(point_of(first), point_of(second), ensemble != "gaussian")
             for one_set in group_by(group, "problem_id").values()
             for first, second in combinations(one_set, 2)
         ]
@@ -51,7 +57,7 @@ def _data(rows: Sequence[Row]) -> Data:
     caption = (
         f"Overlap q between optima on the same patterns, found independently by gip with a single path each: the mean "
         f"of |w₁·w₁′| and |w₂·w₂′|, for symmetric patterns in the better order. "
-        f"{count_distinct((row['start'] for row in paths), 'path')} on each of {count_pattern_sets(paths)}. a: "
+        f"{count_distinct((row.start for row in paths), 'path')} on each of {count_pattern_sets(paths)}. a: "
         f"cumulative distribution, the paper's ensemble, m = {_largest_paper_size(table)}; a single optimum would be "
         f"one step at q = 1. b: the mean against the load."
     )

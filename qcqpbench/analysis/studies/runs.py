@@ -1,13 +1,16 @@
 """The suite of the finite-size study, and helpers for its rows."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from qcqpbench.analysis.figures.base import grid
+from qcqpbench.analysis.figures.base import MeasuredRow, grid
+from qcqpbench.analysis.rows import extend_row
 from qcqpbench.errors import require
-from qcqpbench.results.store import Row
 from qcqpbench.run.isolation.description import solver_facts
 from qcqpbench.run.suite import Entry, Settings, Suite, facts
+
+M = TypeVar("M", bound=MeasuredRow)
+T = TypeVar("T")
 
 ENSEMBLES = ("paper", "psd", "gaussian")
 OUTPUT_ENSEMBLES = ("paper", "gaussian")
@@ -78,22 +81,22 @@ def finite_size_suite(quick: bool) -> Suite:
 
 def _entries(size: Size) -> Iterator[Entry]:
     at = {"m": [size.m]}
-    yield Entry(solver_facts("gip"), Settings(size.runs, time_limit=_TIME_LIMIT_SECONDS), at)
+    yield Entry(solver_facts("gip"), Settings(starts=size.runs, time_limit=_TIME_LIMIT_SECONDS), at)
     if size.paths:
         chosen = at | {"load": _PATH_LOADS, "seed": range(_PATH_SETS)}
-        yield Entry(solver_facts("gip[starts=1]"), Settings(size.paths, time_limit=_TIME_LIMIT_SECONDS), chosen)
+        yield Entry(solver_facts("gip[starts=1]"), Settings(starts=size.paths, time_limit=_TIME_LIMIT_SECONDS), chosen)
     if size.certified:
         loads = [load for load in _LOADS if load <= size.certified_to]
         chosen = at | {"load": loads, "seed": range(size.certified)}
         yield Entry(solver_facts("certificate"), Settings(time_limit=_TIME_LIMIT_SECONDS), chosen)
 
 
-def with_nominal_load(row: Row) -> Row:
+def with_nominal_load(row: M) -> M:
     """Return a copy of the row whose load is that of its spec instead of p/(nm) with rounded p."""
-    return row | {"facts": row["facts"] | {"load": facts(row["problem"])["load"]}}
+    return extend_row(type(row), row, {"facts": {**row.facts, "load": facts(row.problem)["load"]}})
 
 
-def require_rows(rows: list[Row]) -> list[Row]:
+def require_rows(rows: list[T]) -> list[T]:
     """Return `rows`; raise QcqpbenchError if it is empty."""
     require(bool(rows), "the results file must hold runs for this figure, got none; without -r the command runs them")
     return rows

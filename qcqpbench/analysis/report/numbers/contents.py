@@ -1,195 +1,400 @@
-"""Computation of all numbers of a report, as one dict of JSON values."""
+"""Computation of all numbers of a report."""
 
 import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from qcqpbench.analysis import metrics
-from qcqpbench.results.store import Row
+from qcqpbench.analysis.profiles import Profile
+from qcqpbench.analysis.rows import ReportRow
+from qcqpbench.catalog.status import PointStatus, Termination
 
-from .capacity import capacity
-from .facts import Facts, limits, limits_of_solvers, median, problem_label, scores_of
-from .general import general_problems
-from .sources import Results
-from .timing import timing
+from .capacity import CapacityPanel, capacity
+from .facts import Facts, limits, limits_of_solvers, median, scores_of
+from .general import GeneralContents, general_problems
+from .sources import MicroBenchmark, ReportInput, ReportMachine
+from .timing import AnytimePanel, SizePanel, Target, timing
 
 _MAX_MESSAGE_CHARACTERS = 300
 # Messages of these terminations are not listed, unless the claim is false.
-_SUCCESSES = {"optimal", "locally_optimal", "finished"}
+_SUCCESSES = {Termination.OPTIMAL, Termination.LOCALLY_OPTIMAL, Termination.FINISHED}
 
 
-def contents(results: Results) -> dict[str, Any]:
-    """Return all numbers of a report as JSON values, in the order of the report."""
-    facts, general = Facts(results.rows), metrics.general(results.rows)
-    unknown = general - {row["problem_id"] for row in results.rows if row["sense"]}
-    tasks = Facts([row for row in results.rows if row["problem_id"] not in general])
-    ranked_general = Facts([row for row in results.rows if row["problem_id"] in general - unknown])
-    return {
-        "files": results.files,
-        "solvers": _solvers(facts),
-        "problems": len(facts.problems),
-        "tasks": len(tasks.problems),
-        "limits": limits(facts.rows),
-        "task_limits": limits(tasks.rows),
-        "limits_of_solvers": limits_of_solvers(tasks),
-        "summary": [_summary_line(tasks, name) for name in tasks.solvers],
-        "bounds": _bounds(tasks),
-        "unsolved": _location(tasks, [id for id in tasks.limits if id not in tasks.solved]),
-        "capacity": capacity(tasks),
-        **timing(tasks.runs, tasks.best, tasks.limits, tasks.solvers, tasks.problems, tasks.places),
-        "general": general_problems(ranked_general),
-        "general_bounds": _bounds(ranked_general),
-        "unknown_sense": list({row["problem"]: None for row in results.rows if row["problem_id"] in unknown}),
-        "statuses": _statuses(facts),
-        "messages": _messages(facts),
-        "refuted": [
-            {"solver": metrics.label(row), "problem": problem_label(row), "bound": row["bound"]}
-            for row in facts.bounds.refuted
-        ],
-        "false_rows": [k for k, row in enumerate(facts.rows) if facts.is_false(row)],
-        "machines": results.machines,
-        "micro": results.micro,
-        "left_out": left_out(results),
-    }
+@dataclass(frozen=True)
+class ReportSolver:
+    """Solver of a report.
+
+    Attributes
+    ----------
+    name, spec, version, formulation, limits
+        Label, spec, versions in words, formulation in which the solver is given tasks, and limits in words.
+    ran, competes
+        Whether the solver was run, and whether it searches for points rather than bounds.
+    """
+
+    name: str
+    spec: str
+    version: str
+    formulation: str | None
+    limits: str
+    ran: bool
+    competes: bool
 
 
-def left_out(results: Results) -> str:
+@dataclass(frozen=True)
+class Location:
+    """Number of problems, and the range of their loads; None if a problem has no load."""
+
+    problems: int
+    loads: tuple[float, float] | None
+
+
+@dataclass(frozen=True)
+class Failures:
+    """Failed runs among `of` runs on problems that some run solved, their terminations and their location."""
+
+    runs: int
+    of: int
+    ways: Mapping[Termination, int]
+    where: Location
+
+
+@dataclass(frozen=True)
+class SolverSummary:
+    """Margins of one solver on all tasks.
+
+    Attributes
+    ----------
+    solver
+        Label of the solver.
+    problems, missing, starts, runs
+        Number of problems with runs, of problems without runs, of starts per problem at most, and of runs.
+    solved, failed
+        Number of runs with a positive margin, and the failed ones.
+    best, no_point
+        Number of problems with the best known margin, and without a point.
+    gap_median, gap_max
+        Median and largest gap of the best start to the best known margin; the median is None if it is infinite.
+    gap_bound, bounded
+        Median gap to the upper bound, and number of problems with a point and a bound.
+    false_claims
+        Number of false claims.
+    """
+
+    solver: str
+    problems: int
+    missing: int
+    starts: int
+    runs: int
+    solved: int
+    failed: Failures
+    best: int
+    no_point: int
+    gap_median: float | None
+    gap_max: float | None
+    gap_bound: float | None
+    bounded: int
+    false_claims: int
+
+
+@dataclass(frozen=True)
+class SolverBounds:
+    """Bounds of one solver.
+
+    Attributes
+    ----------
+    solver, limits
+        Label of the solver, and limits of its runs in words.
+    problems, bounded, least, tight
+        Number of problems, of those with a bound, with the tightest bound of all solvers, and with proved optimality.
+    gap_median, gap_max
+        Median and largest gap between the bound and the best known value.
+    refuted
+        Number of refuted bounds.
+    median
+        Median seconds of a run.
+    """
+
+    solver: str
+    problems: int
+    bounded: int
+    least: int
+    gap_median: float | None
+    gap_max: float | None
+    tight: int
+    refuted: int
+    median: float
+    limits: str
+
+
+@dataclass(frozen=True)
+class StatusCount:
+    """Runs of one solver with the same termination and point status, their longest time and peak memory in bytes."""
+
+    solver: str
+    termination: Termination
+    point_status: PointStatus
+    runs: int
+    solved: int
+    false_claims: int
+    seconds: float
+    memory: int | None
+
+
+@dataclass(frozen=True)
+class MessageCount:
+    """Runs of one solver with messages that differ only in numbers; `first` is the label of the first problem."""
+
+    solver: str
+    termination: Termination
+    message: str
+    runs: int
+    first: str
+
+
+@dataclass(frozen=True)
+class RefutedBound:
+    """Bound of a solver that a verified point refutes."""
+
+    solver: str
+    problem: str
+    bound: float | None
+
+
+@dataclass(frozen=True)
+class ReportContents:
+    """All numbers of a report.
+
+    Attributes
+    ----------
+    files, solvers, machines, micro
+        Names of the files, and the solvers, machines and results of pytest-benchmark in them.
+    problems, tasks
+        Number of problems, and of max-margin tasks among them.
+    limits, task_limits, limits_of_solvers
+        Limits in words: of all runs, of all runs on tasks, and of the runs on tasks by solver.
+    summary, bounds, unsolved, capacity
+        Margins and bounds of the tasks, and the tasks without a positive margin.
+    sizes, anytime, shift, common, targets, profiles
+        Times on the tasks, see `timing.Timing`.
+    general, general_bounds
+        Results on general QCQPs, and bounds on them.
+    unknown_sense
+        Problems that are not ranked because their sense is unknown.
+    statuses, messages, refuted, false_rows
+        Claims and messages of the solvers, refuted bounds, and the numbers of the rows with false claims.
+    left_out
+        Number of rows left out of the report, in words by reason; empty if there are none.
+    """
+
+    files: tuple[str, ...]
+    solvers: tuple[ReportSolver, ...]
+    problems: int
+    tasks: int
+    limits: str
+    task_limits: str
+    limits_of_solvers: Mapping[str, str]
+    summary: tuple[SolverSummary, ...]
+    bounds: tuple[SolverBounds, ...]
+    unsolved: Location
+    capacity: tuple[CapacityPanel, ...]
+    sizes: tuple[SizePanel, ...]
+    anytime: tuple[AnytimePanel, ...]
+    shift: float
+    common: int
+    targets: tuple[Target, ...]
+    profiles: tuple[Profile, ...]
+    general: GeneralContents
+    general_bounds: tuple[SolverBounds, ...]
+    unknown_sense: tuple[str, ...]
+    statuses: tuple[StatusCount, ...]
+    messages: tuple[MessageCount, ...]
+    refuted: tuple[RefutedBound, ...]
+    false_rows: tuple[int, ...]
+    machines: tuple[ReportMachine, ...]
+    micro: tuple[MicroBenchmark, ...]
+    left_out: str
+
+
+def contents(report_input: ReportInput) -> ReportContents:
+    """Return all numbers of a report."""
+    rows = report_input.rows
+    facts, general = Facts(rows), metrics.general(rows)
+    unknown = general - {row.problem_id for row in rows if row.sense}
+    tasks = Facts([row for row in rows if row.problem_id not in general])
+    ranked_general = Facts([row for row in rows if row.problem_id in general - unknown])
+    times = timing(tasks)
+    return ReportContents(
+        files=report_input.files,
+        solvers=_solvers(facts),
+        problems=len(facts.problems),
+        tasks=len(tasks.problems),
+        limits=limits(facts.rows),
+        task_limits=limits(tasks.rows),
+        limits_of_solvers=limits_of_solvers(tasks),
+        summary=tuple(_summary_line(tasks, name) for name in tasks.solvers),
+        bounds=_bounds(tasks),
+        unsolved=_location(tasks, [id for id in tasks.limits if id not in tasks.solved]),
+        capacity=capacity(tasks),
+        sizes=times.sizes,
+        anytime=times.anytime,
+        shift=times.shift,
+        common=times.common,
+        targets=times.targets,
+        profiles=times.profiles,
+        general=general_problems(ranked_general),
+        general_bounds=_bounds(ranked_general),
+        unknown_sense=tuple({row.problem: None for row in rows if row.problem_id in unknown}),
+        statuses=_statuses(facts),
+        messages=_messages(facts),
+        refuted=tuple(RefutedBound(row.label, row.problem_label, row.bound) for row in facts.bounds.refuted),
+        false_rows=tuple(k for k, row in enumerate(facts.rows) if facts.is_false(row)),
+        machines=report_input.machines,
+        micro=report_input.micro,
+        left_out=left_out(report_input),
+    )
+
+
+def left_out(report_input: ReportInput) -> str:
     """Return a text with the number of rows left out of the report, by reason; empty if there are none."""
-    repeated = f"{results.repeated} present in several files" if results.repeated else ""
-    return ", ".join(filter(None, [str(results.left_out), repeated]))
+    repeated = f"{report_input.repeated} present in several files" if report_input.repeated else ""
+    return ", ".join(filter(None, [str(report_input.left_out), repeated]))
 
 
-def _solvers(facts: Facts) -> list[dict[str, Any]]:
-    rows_by_solver: dict[str, list[Row]] = defaultdict(list)
+def _solvers(facts: Facts) -> tuple[ReportSolver, ...]:
+    rows_by_solver: dict[str, list[ReportRow]] = defaultdict(list)
     for row in facts.rows:
-        rows_by_solver[metrics.label(row)].append(row)
-    return [
-        {
-            "name": name,
-            "spec": rows[0]["solver"],
-            "version": ", ".join(sorted({str(row["version"]) for row in rows})),
-            "formulation": rows[0]["formulation"],
-            "limits": limits(rows),
-            "ran": any(map(metrics.was_run, rows)),
-            "competes": name in facts.solvers,
-        }
+        rows_by_solver[row.label].append(row)
+    return tuple(
+        ReportSolver(
+            name=name,
+            spec=rows[0].solver,
+            version=", ".join(sorted({row.version for row in rows})),
+            formulation=rows[0].formulation,
+            limits=limits(rows),
+            ran=any(map(metrics.was_run, rows)),
+            competes=name in facts.solvers,
+        )
         for name, rows in sorted(rows_by_solver.items())
-    ]
+    )
 
 
 # --- margins and bounds ---
 
 
-def _summary_line(facts: Facts, name: str) -> dict[str, Any]:
+def _summary_line(facts: Facts, name: str) -> SolverSummary:
     runs = facts.of(name, facts.problems)
     rows = [row for group in runs.values() for row in group]
     best = {id: max(scores) for id, group in runs.items() if (scores := scores_of(group))}
     gaps = [metrics.gap(score, facts.best[id]) for id, score in best.items()]
     bounds = facts.bounds.least
     optimality_gaps = [metrics.gap(score, bounds[id]) for id, score in best.items() if id in bounds]
-    return {
-        "solver": name,
-        "problems": len(runs),
-        "missing": len(facts.problems) - len(runs),
-        "starts": max(map(len, runs.values())),
-        "runs": len(rows),
-        "solved": sum(map(metrics.is_solved, rows)),
-        "failed": _failed(facts, runs),
-        "best": sum(gap <= metrics.SAME for gap in gaps),
-        "no_point": len(runs) - len(best),
-        "gap_median": median(gaps, len(runs)),
-        "gap_max": max(gaps, default=None),
-        "gap_bound": median(optimality_gaps, len(runs.keys() & bounds.keys())),
-        "bounded": len(optimality_gaps),
-        "false_claims": sum(map(facts.is_false, rows)),
-    }
+    return SolverSummary(
+        solver=name,
+        problems=len(runs),
+        missing=len(facts.problems) - len(runs),
+        starts=max(map(len, runs.values())),
+        runs=len(rows),
+        solved=sum(map(metrics.is_solved, rows)),
+        failed=_failed(facts, runs),
+        best=sum(gap <= metrics.SAME for gap in gaps),
+        no_point=len(runs) - len(best),
+        gap_median=median(gaps, len(runs)),
+        gap_max=max(gaps, default=None),
+        gap_bound=median(optimality_gaps, len(runs.keys() & bounds.keys())),
+        bounded=len(optimality_gaps),
+        false_claims=sum(map(facts.is_false, rows)),
+    )
 
 
-def _failed(facts: Facts, runs: Mapping[str, Sequence[Row]]) -> dict[str, Any]:
+def _failed(facts: Facts, runs: Mapping[str, Sequence[ReportRow]]) -> Failures:
     """Return the number of failed runs on problems that some run solved, with their terminations and location."""
     attempts = [row for id, group in runs.items() if id in facts.solved for row in group]
     failed = [row for row in attempts if not metrics.is_solved(row)]
-    return {
-        "runs": len(failed),
-        "of": len(attempts),
-        "ways": dict(Counter(row["termination"] for row in failed).most_common()),
-        "where": _location(facts, {row["problem_id"] for row in failed}),
-    }
+    return Failures(
+        runs=len(failed),
+        of=len(attempts),
+        ways=dict(Counter(row.termination for row in failed).most_common()),
+        where=_location(facts, {row.problem_id for row in failed}),
+    )
 
 
-def _location(facts: Facts, problems: Collection[str]) -> dict[str, Any]:
-    """Return the number of problems and the range of their loads, which is None if some problem has no load."""
-    loads = [load for id in problems if (load := facts.places[id]["load"]) is not None]
-    return {"problems": len(problems), "loads": [min(loads), max(loads)] if len(loads) == len(problems) > 0 else None}
+def _location(facts: Facts, problems: Collection[str]) -> Location:
+    """Return the number of problems and the range of their loads."""
+    loads = [load for id in problems if (load := facts.places[id].load) is not None]
+    return Location(len(problems), (min(loads), max(loads)) if len(loads) == len(problems) > 0 else None)
 
 
-def _bounds(facts: Facts) -> list[dict[str, Any]]:
-    """Return one line per solver with bounds in its rows or of scope "bound"."""
-    rows_by_solver: dict[str, list[Row]] = defaultdict(list)
+def _bounds(facts: Facts) -> tuple[SolverBounds, ...]:
+    """Return one line per solver with bounds in its rows or of scope `Scope.BOUND`."""
+    rows_by_solver: dict[str, list[ReportRow]] = defaultdict(list)
     for row in facts.rows:
-        if metrics.was_run(row) and (row["bound"] is not None or not metrics.competes(row)):
-            rows_by_solver[metrics.label(row)].append(row)
-    return [_bound_line(facts, name, rows) for name, rows in sorted(rows_by_solver.items())]
+        if metrics.was_run(row) and (row.bound is not None or not metrics.competes(row)):
+            rows_by_solver[row.label].append(row)
+    return tuple(_bound_line(facts, name, rows) for name, rows in sorted(rows_by_solver.items()))
 
 
-def _bound_line(facts: Facts, name: str, rows: Sequence[Row]) -> dict[str, Any]:
+def _bound_line(facts: Facts, name: str, rows: Sequence[ReportRow]) -> SolverBounds:
     """Return the number of bounds of a solver and their gaps to the best known scores."""
     bounds = facts.bounds.of_solvers.get(name, {})
     gaps = [metrics.gap(facts.best[id], bound) for id, bound in bounds.items()]
-    return {
-        "solver": name,
-        "problems": len({row["problem_id"] for row in rows}),
-        "bounded": len(gaps),
-        "least": sum(metrics.gap(facts.bounds.least[id], bound) <= metrics.SAME for id, bound in bounds.items()),
-        "gap_median": statistics.median(gaps) if gaps else None,
-        "gap_max": max(gaps, default=None),
-        "tight": sum(gap <= metrics.SAME for gap in gaps),
-        "refuted": sum(metrics.label(row) == name for row in facts.bounds.refuted),
-        "median": statistics.median(map(metrics.seconds, rows)),
-        "limits": limits(rows),
-    }
+    return SolverBounds(
+        solver=name,
+        problems=len({row.problem_id for row in rows}),
+        bounded=len(gaps),
+        least=sum(metrics.gap(facts.bounds.least[id], bound) <= metrics.SAME for id, bound in bounds.items()),
+        gap_median=statistics.median(gaps) if gaps else None,
+        gap_max=max(gaps, default=None),
+        tight=sum(gap <= metrics.SAME for gap in gaps),
+        refuted=sum(row.label == name for row in facts.bounds.refuted),
+        median=statistics.median(map(metrics.seconds, rows)),
+        limits=limits(rows),
+    )
 
 
 # --- statuses ---
 
 
-def _statuses(facts: Facts) -> list[dict[str, Any]]:
+def _statuses(facts: Facts) -> tuple[StatusCount, ...]:
     """Count rows, skipped ones included, by solver, claimed termination and verified point status."""
-    rows_by_status: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    rows_by_status: dict[tuple[str, Termination, PointStatus], list[ReportRow]] = defaultdict(list)
     for row in facts.rows:
-        rows_by_status[metrics.label(row), row["termination"], row["point_status"]].append(row)
-    return [
-        {
-            "solver": name,
-            "termination": termination,
-            "claim": metrics.meaning(termination),
-            "point_status": status,
-            "runs": len(rows),
-            "solved": sum(map(metrics.is_solved, rows)),
-            "false": sum(map(facts.is_false, rows)),
-            "seconds": max(map(metrics.seconds, rows)),
-            "memory": max((row["peak_memory_bytes"] for row in rows if row["peak_memory_bytes"]), default=None),
-        }
-        for (name, termination, status), rows in sorted(rows_by_status.items())
-    ]
+        rows_by_status[row.label, row.termination, row.point_status].append(row)
+    return tuple(
+        StatusCount(
+            solver=name,
+            termination=termination,
+            point_status=status,
+            runs=len(rows),
+            solved=sum(map(metrics.is_solved, rows)),
+            false_claims=sum(map(facts.is_false, rows)),
+            seconds=max(map(metrics.seconds, rows)),
+            memory=max((row.peak_memory_bytes for row in rows if row.peak_memory_bytes), default=None),
+        )
+        for (name, termination, status), rows in sorted(rows_by_status.items(), key=_as_texts)
+    )
 
 
-def _messages(facts: Facts) -> list[dict[str, Any]]:
+def _messages(facts: Facts) -> tuple[MessageCount, ...]:
     """Return the messages of unsuccessful runs and false claims, merging messages that differ only in numbers."""
-    rows_by_message: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    rows_by_message: dict[tuple[str, Termination, str], list[ReportRow]] = defaultdict(list)
     for row in facts.rows:
-        if (row["termination"] not in _SUCCESSES or facts.is_false(row)) and row["message"]:
-            pattern = re.sub(r"\d[\d.e+-]*", "#", row["message"])
-            rows_by_message[metrics.label(row), row["termination"], pattern].append(row)
-    return [
-        {
-            "solver": solver,
-            "termination": termination,
-            "message": " ".join(rows[0]["message"].split())[:_MAX_MESSAGE_CHARACTERS],
-            "runs": len(rows),
-            "first": problem_label(rows[0]),
-        }
-        for (solver, termination, _), rows in sorted(rows_by_message.items())
-    ]
+        if (row.termination not in _SUCCESSES or facts.is_false(row)) and row.message:
+            pattern = re.sub(r"\d[\d.e+-]*", "#", row.message)
+            rows_by_message[row.label, row.termination, pattern].append(row)
+    return tuple(
+        MessageCount(
+            solver=solver,
+            termination=termination,
+            message=" ".join(rows[0].message.split())[:_MAX_MESSAGE_CHARACTERS],
+            runs=len(rows),
+            first=rows[0].problem_label,
+        )
+        for (solver, termination, _), rows in sorted(rows_by_message.items(), key=_as_texts)
+    )
+
+
+def _as_texts(item: tuple[tuple[object, ...], list[ReportRow]]) -> list[str]:
+    return [str(part) for part in item[0]]

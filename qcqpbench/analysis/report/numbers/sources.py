@@ -4,31 +4,55 @@ import contextlib
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from qcqpbench.analysis.metrics import was_run
+from qcqpbench.analysis.rows import ReportRow, extend_row, is_spec, labels_of_solvers
 from qcqpbench.catalog.best_known import shipped_records
+from qcqpbench.catalog.machine import Machine
 from qcqpbench.catalog.registry import shipped_solvers
-from qcqpbench.catalog.solver import Solver
-from qcqpbench.catalog.spec import parse
 from qcqpbench.catalog.status import Scope
 from qcqpbench.errors import QcqpbenchError, describe_error, require
+from qcqpbench.problem.formats.by_suffix import is_file
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 from qcqpbench.problem.qcqp import QCQP
-from qcqpbench.results.store import Array, LeftOut, Row, Store
+from qcqpbench.results.row import Row
+from qcqpbench.results.store import Array, LeftOut, Store
 from qcqpbench.run.isolation.description import is_stored, problem_apart
-from qcqpbench.run.job import is_file, labels
+from qcqpbench.run.suite import problem_labels
 
-_ROW_ORDER = ("problem", "solver", "version", "seed", "start", "key")
+Trace = tuple[tuple[float, float], ...]
+_ROW_ORDER = ("problem", "solver", "version", "start_seed", "start", "key")
 
 
 @dataclass(frozen=True)
-class Results:
+class ReportMachine:
+    """Machine on which runs were made, and the commands that made them."""
+
+    facts: Machine
+    commands: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class MicroBenchmark:
+    """Result of pytest-benchmark: statistics of the seconds of a call, and further values in words."""
+
+    name: str
+    group: str
+    min: float
+    median: float
+    stddev: float
+    rounds: int
+    extra: str
+
+
+@dataclass(frozen=True)
+class ReportInput:
     """Input of a report.
 
     Attributes
@@ -36,9 +60,9 @@ class Results:
     files
         Names of the files, without folders.
     rows
-        The newest row of each job, with the keys that `metrics` uses, in an order independent of that of the runs.
+        The newest row of each run, in an order independent of that of the runs.
     machines
-        Facts about each machine and the commands run on it. The `machine` of a row is an index into this list.
+        Machines of the runs. The `machine_number` of a row is an index into them.
     micro
         Results of pytest-benchmark.
     left_out
@@ -48,14 +72,14 @@ class Results:
     """
 
     files: tuple[str, ...]
-    rows: list[Row]
-    machines: list[dict[str, Any]]
-    micro: list[dict[str, Any]] = field(default_factory=list)
+    rows: tuple[ReportRow, ...]
+    machines: tuple[ReportMachine, ...]
+    micro: tuple[MicroBenchmark, ...] = ()
     left_out: LeftOut = field(default_factory=LeftOut)
     repeated: int = 0
 
 
-def read(paths: Sequence[str | Path]) -> Results:
+def read(paths: Sequence[str | Path]) -> ReportInput:
     """Read results files and JSON files of pytest-benchmark.
 
     The problems of runs with a trace are rebuilt, if possible, to evaluate the points of the trace.
@@ -66,125 +90,148 @@ def read(paths: Sequence[str | Path]) -> Results:
         If `paths` is empty, or a file cannot be read.
     """
     require(len(paths) > 0, "paths must name at least one file, got none")
-    machines: list[dict[str, Any]] = []
-    micro: list[dict[str, Any]] = []
+    machines, micro = _Machines(), list[MicroBenchmark]()
     with contextlib.ExitStack() as stack:
         stores: list[Store] = []
         for path in map(Path, paths):
             if path.suffix == ".json":
-                benchmarks, machine, command = _pytest_benchmark(path)
+                benchmarks, machine = _pytest_benchmark(path)
                 micro += benchmarks
-                _place(machine, command, machines)
+                machines.number(machine, f"pytest-benchmark, {path.name}")
             else:
                 stores.append(stack.enter_context(Store(path)))
-        rows, repeated = _all_rows(stores)
-        rows, left_out = _newest(rows)
-        for row in rows:
-            row["machine"] = _place(row["machine"], row["command"], machines)
+        stored, repeated = _all_rows(stores)
+        stored, left_out = _newest(stored)
+        numbers = {entry.row: machines.number(entry.row.machine, entry.command) for entry in stored}
+        traces: dict[Row, Trace] = {}
         for number, store in enumerate(stores):
-            _add_traces(store, [row for row in rows if row["file"] == number])
-    rows.sort(key=lambda row: [row[name] for name in _ROW_ORDER])
-    _add_kinds(rows)
-    _add_names(rows)
-    _add_best_known(rows)
+            traces |= _traces(store, [entry.row for entry in stored if entry.file == number])
+    rows = [entry.row for entry in stored]
+    facts = _facts_of_problems(rows), _names(rows)
+    report_rows = [_report_row(row, *facts, traces.get(row, ()), numbers[row]) for row in rows]
+    report_rows.sort(key=lambda row: [getattr(row, name) for name in _ROW_ORDER])
     files = tuple(os.fsencode(Path(path).name).decode(errors="backslashreplace") for path in paths)
-    return Results(files, rows, machines, micro, left_out, repeated)
+    return ReportInput(files, tuple(report_rows), machines.all(), tuple(micro), left_out, repeated)
 
 
-def _all_rows(stores: Sequence[Store]) -> tuple[list[Row], int]:
-    """Return the distinct rows of all files, with their `file` index and `command`, and the number of duplicates."""
-    rows: dict[tuple[Any, ...], Row] = {}
+def _report_row(
+    row: Row, problems: Mapping[str, "_ProblemFacts"], names: "_Names", trace: Trace, machine_number: int
+) -> ReportRow:
+    problem = problems[row.problem_id]
+    facts = {
+        "label": names.solver_label(row),
+        "problem_label": names.problems.get(row.problem, row.problem),
+        "scope": row.scope or names.scopes.get(row.solver_name, Scope.LOCAL),
+        "trace": trace,
+        "machine_number": machine_number,
+    }
+    return extend_row(ReportRow, row, {**vars(problem), **facts})
+
+
+class _Machines:
+    """Distinct machines in the order of their first use, with their commands."""
+
+    def __init__(self) -> None:
+        self._commands: list[tuple[Machine, dict[str, None]]] = []
+
+    def number(self, machine: Machine, command: str) -> int:
+        """Return the number of a machine, and add the machine and the command if they are new."""
+        for number, (known, commands) in enumerate(self._commands):
+            if machine is known or machine == known:
+                commands[command] = None
+                return number
+        self._commands.append((machine, {command: None}))
+        return len(self._commands) - 1
+
+    def all(self) -> tuple[ReportMachine, ...]:
+        return tuple(ReportMachine(machine, tuple(commands)) for machine, commands in self._commands)
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """A row, the number of its file, and the command that made it."""
+
+    row: Row
+    file: int
+    command: str
+
+
+def _all_rows(stores: Sequence[Store]) -> tuple[list[_Stored], int]:
+    """Return the distinct rows of all files, and the number of duplicates."""
+    rows: dict[tuple[str, int, str, float], _Stored] = {}
     repeated = 0
     for number, store in enumerate(stores):
         calls = store.invocations()
         for row in store.rows(all_rows=True):
-            call = calls[row["invocation"]]
+            call = calls[row.invocation]
             # These values stay the same when files are merged.
-            identity = call["uid"], row["number"], row["key"], row["begun"]
+            identity = call.uid, row.number, row.key, row.begun
             repeated += identity in rows
-            rows.setdefault(identity, row | {"file": number, "command": call["command"]})
+            rows.setdefault(identity, _Stored(row, number, call.command))
     return list(rows.values()), repeated
 
 
-def _newest(rows: Sequence[Row]) -> tuple[list[Row], LeftOut]:
+def _newest(stored: Sequence[_Stored]) -> tuple[list[_Stored], LeftOut]:
     """Apply the rules of the view `latest` of a results file; return the rows kept and the numbers of rows left out."""
-    by_age = sorted(rows, key=lambda row: float(row["begun"]))
-    by_key: dict[Any, Row] = {}
-    by_run: dict[Any, Row] = {}
-    for row in by_age:
-        for newest, name in ((by_key, row["key"]), (by_run, _run(row))):
-            if was_run(row) or name not in newest or not was_run(newest[name]):
-                newest[name] = row
-    counting = {id(row) for row in by_key.values() if was_run(row) or by_run[_run(row)] is row}
-    kept = [row for row in rows if id(row) in counting]
-    rest = [row for row in rows if id(row) not in counting]
+    by_key: dict[str, Row] = {}
+    by_run: dict[tuple[object, ...], Row] = {}
+    for row in sorted((entry.row for entry in stored), key=lambda row: row.begun):
+        if was_run(row) or row.key not in by_key or not was_run(by_key[row.key]):
+            by_key[row.key] = row
+        run = _run(row)
+        if was_run(row) or run not in by_run or not was_run(by_run[run]):
+            by_run[run] = row
+    counting = {row for row in by_key.values() if was_run(row) or by_run[_run(row)] is row}
+    kept = [entry for entry in stored if entry.row in counting]
+    rest = [entry.row for entry in stored if entry.row not in counting]
     replaced = sum(map(was_run, rest))
     return kept, LeftOut(replaced=replaced, skipped=len(rest) - replaced)
 
 
-def _run(row: Row) -> tuple[Any, ...]:
+def _run(row: Row) -> tuple[object, ...]:
     """Return the columns that identify a run, without the version of its solver."""
-    names = ("problem_id", "solver", "start", "seed", "threads", "time_limit", "memory_limit")
-    return tuple(row[name] for name in names)
+    options = row.start_seed, row.threads, row.time_limit, row.memory_limit_bytes
+    return row.problem_id, row.solver, row.start, *options
 
 
-def _add_names(rows: Iterable[Row]) -> None:
-    """Add labels of problems and solvers, with the version if a solver has several, and missing scopes of old rows."""
-    problems = labels({row["problem"] for row in rows if is_file(row["problem"]) or _name(row["problem"])})
-    names = {row["solver"]: _name(row["solver"]) for row in rows}
-    short = labels({spec for spec, name in names.items() if name})
-    # Rows before schema 6 have no scope. Solvers of other packages are not imported for a report.
-    scopes = {name: str(kind.scope) for name, kind in _shipped_solvers(rows).items()}
+@dataclass(frozen=True)
+class _Names:
+    """Labels of problems and solvers by spec, solvers with several versions, and scopes of shipped solvers by name."""
+
+    problems: Mapping[str, str]
+    solvers: Mapping[str, str]
+    several_versions: Container[str]
+    scopes: Mapping[str, Scope]
+
+    def solver_label(self, row: Row) -> str:
+        label = self.solvers[row.solver]
+        return f"{label} {row.version}" if row.solver in self.several_versions else label
+
+
+def _names(rows: Sequence[Row]) -> _Names:
     versions: dict[str, set[str]] = {}
     for row in rows:
         if was_run(row):
-            versions.setdefault(row["solver"], set()).add(row["version"])
-    for row in rows:
-        several = len(versions.get(row["solver"], ())) > 1
-        row["problem_label"] = problems.get(row["problem"], row["problem"])
-        row["label"] = f"{short.get(row['solver'], row['solver'])}{' ' + row['version'] if several else ''}"
-        row["scope"] = row["scope"] or scopes.get(names[row["solver"]], str(Scope.LOCAL))
+            versions.setdefault(row.solver, set()).add(row.version)
+    # Rows before schema 6 have no scope. Solvers of other packages are not imported for a report.
+    shipped = {} if all(row.scope for row in rows) else shipped_solvers()
+    return _Names(
+        problems=problem_labels({row.problem for row in rows if is_file(row.problem) or is_spec(row.problem)}),
+        solvers=labels_of_solvers(rows),
+        several_versions={solver for solver, distinct in versions.items() if len(distinct) > 1},
+        scopes={name: kind.scope for name, kind in shipped.items()},
+    )
 
 
-def _shipped_solvers(rows: Iterable[Row]) -> Mapping[str, type[Solver]]:
-    """Return the solvers shipped with qcqpbench by name, or an empty dict if all rows have a scope."""
-    return {} if all(row["scope"] for row in rows) else shipped_solvers()
-
-
-def _add_best_known(rows: Iterable[Row]) -> None:
-    """Set `best_known` and `known_bound` of each row to the values in the shipped list of best known margins."""
-    for row in rows:
-        if (record := shipped_records().get(row["problem_id"])) is not None:
-            row["best_known"], row["known_bound"] = record.margin, record.bound
-
-
-def _name(spec: str) -> str:
-    """Return the name in a spec, or an empty string if `spec` cannot be parsed."""
-    try:
-        return parse(spec)[0]
-    except QcqpbenchError:
-        return ""
-
-
-def _place(facts: dict[str, Any], command: str, machines: list[dict[str, Any]]) -> int:
-    """Return the index in `machines` of the machine with these facts; add the machine and the command if missing."""
-    all_facts = [machine["facts"] for machine in machines]
-    if facts not in all_facts:
-        machines.append({"facts": facts, "commands": []})
-    place = all_facts.index(facts) if facts in all_facts else len(all_facts)
-    if command not in machines[place]["commands"]:
-        machines[place]["commands"].append(command)
-    return place
-
-
-def _add_traces(store: Store, rows: Iterable[Row]) -> None:
-    """Add the `trace` with κ̄ of reported points to the rows of tasks that can be rebuilt."""
+def _traces(store: Store, rows: Iterable[Row]) -> dict[Row, Trace]:
+    """Return (seconds, κ̄) along the trace of each row of a run on a task that can be rebuilt."""
     by_problem: dict[str, list[Row]] = {}
     for row in rows:
-        if row["margin"] is not None:
-            by_problem.setdefault(row["problem"], []).append(row)
+        if row.margin is not None:
+            by_problem.setdefault(row.problem, []).append(row)
+    traces: dict[Row, Trace] = {}
     for spec, group in by_problem.items():
-        reported = {row["id"]: trace for row in group if (trace := store.trace(row["id"]))}
+        reported = {row: points for row in group if (points := store.trace(row.id))}
         if not reported:
             continue
         try:
@@ -193,12 +240,11 @@ def _add_traces(store: Store, rows: Iterable[Row]) -> None:
             # The file is missing, or the family is not installed.
             continue
         if isinstance(task, MaxMargin):
-            for row in group:
-                if row["problem_id"] == task.id:
-                    row["trace"] = _evaluated(task, reported.get(row["id"], ()))
+            traces |= {row: _evaluated(task, points) for row, points in reported.items() if row.problem_id == task.id}
+    return traces
 
 
-def _evaluated(task: MaxMargin, trace: Iterable[tuple[float, Array]]) -> list[tuple[float, float]]:
+def _evaluated(task: MaxMargin, trace: Iterable[tuple[float, Array]]) -> Trace:
     """Return (seconds, κ̄) of the valid points of a trace, with rows scaled to unit length."""
     points = [
         (at, W)
@@ -206,37 +252,50 @@ def _evaluated(task: MaxMargin, trace: Iterable[tuple[float, Array]]) -> list[tu
         if W.shape == (task.n, task.m) and 0 <= at < math.inf and np.isfinite(W).all() and W.any(axis=1).all()
     ]
     if not points:
-        return []
+        return ()
     margins = task.kappa_bar(unit_rows(np.stack([W for _, W in points])))
-    return [(at, float(margin)) for (at, _), margin in zip(points, margins, strict=True)]
+    return tuple((at, float(margin)) for (at, _), margin in zip(points, margins, strict=True))
 
 
-def _add_kinds(rows: Sequence[Row]) -> None:
-    """Set sense, size and best known value of each row from its problem, if that can be rebuilt.
+@dataclass(frozen=True)
+class _ProblemFacts:
+    """Facts about a problem that its rows take over, see `ReportRow`."""
+
+    sense: str | None = None
+    best_known: float | None = None
+    known_bound: float | None = None
+    variables: int | None = None
+    constraints: int | None = None
+
+
+def _facts_of_problems(rows: Sequence[Row]) -> dict[str, _ProblemFacts]:
+    """Return sense, size, best known value and bound by problem id, from the problems that can be rebuilt.
 
     If two files contain the same problem, the better value is used. If no problem can be rebuilt, the value of the
-    newest row is used.
+    newest row is used. Values of the shipped list of best known margins take precedence.
     """
-    tasks = {row["problem_id"] for row in rows if row["margin"] is not None or row["formulation"] is not None}
-    facts: dict[str, Row] = {}
-    for row in sorted(rows, key=lambda row: float(row["begun"])):
-        older = facts.setdefault(row["problem_id"], {"sense": None})
-        older |= {"sense": row["sense"] or older["sense"], "best_known": row["best_known"]}
+    tasks = {row.problem_id for row in rows if row.margin is not None or row.formulation is not None}
+    facts: dict[str, _ProblemFacts] = {}
+    for row in sorted(rows, key=lambda row: row.begun):
+        older = facts.get(row.problem_id, _ProblemFacts())
+        facts[row.problem_id] = _ProblemFacts(sense=row.sense or older.sense, best_known=row.best_known)
     published: dict[str, list[float]] = {}
-    for spec, id in dict.fromkeys((row["problem"], row["problem_id"]) for row in rows):
+    for spec, id in dict.fromkeys((row.problem, row.problem_id) for row in rows):
         problem = _rebuilt(spec, id, id in tasks)
         if problem is None:
             continue
         if isinstance(problem, QCQP):
             size = {"variables": problem.n_variables, "constraints": problem.n_constraints}
-            facts[id] |= {"sense": problem.sense, **size}
+            facts[id] = replace(facts[id], sense=problem.sense, **size)
         best = problem.metadata.best_known
         published.setdefault(id, []).extend([best.value] if best is not None and math.isfinite(best.value) else [])
     for id, values in published.items():
-        better = min if facts[id]["sense"] == "minimize" else max
-        facts[id]["best_known"] = better(values, default=None)
-    for row in rows:
-        row.update(facts[row["problem_id"]])
+        better = min if facts[id].sense == "minimize" else max
+        facts[id] = replace(facts[id], best_known=better(values, default=None))
+    records = shipped_records()
+    for id in facts.keys() & records.keys():
+        facts[id] = replace(facts[id], best_known=records[id].margin, known_bound=records[id].bound)
+    return facts
 
 
 def _rebuilt(spec: str, id: str, is_task: bool) -> MaxMargin | QCQP | None:
@@ -249,8 +308,8 @@ def _rebuilt(spec: str, id: str, is_task: bool) -> MaxMargin | QCQP | None:
     return problem if problem is not None and problem.id == id else None
 
 
-def _pytest_benchmark(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any], str]:
-    """Return the benchmarks of a JSON file, its machine facts as in results files, and a text in place of a command."""
+def _pytest_benchmark(path: Path) -> tuple[list[MicroBenchmark], Machine]:
+    """Return the benchmarks of a JSON file and its machine."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         machine, commit = content.get("machine_info") or {}, content.get("commit_info") or {}
@@ -263,18 +322,19 @@ def _pytest_benchmark(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any],
         }
         benchmarks = [_benchmark(entry) for entry in content["benchmarks"]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise QcqpbenchError(f"{path}: must be JSON of pytest-benchmark: {describe_error(error)}") from error
-    return benchmarks, facts, f"pytest-benchmark, {path.name}"
+        raise QcqpbenchError(f"{path}: must be JSON of pytest-benchmark, got {describe_error(error)}") from error
+    return benchmarks, Machine.from_facts(facts)
 
 
-def _benchmark(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _benchmark(entry: Mapping[str, Any]) -> MicroBenchmark:
     extra = {name: value for name, value in (entry.get("extra_info") or {}).items() if value is not None}
-    return {
-        "name": str(entry["name"]),
-        "group": str(entry.get("group") or ""),
-        **{name: float(entry["stats"][name]) for name in ("min", "median", "stddev")},
-        "rounds": int(entry["stats"]["rounds"]),
-        "extra": ", ".join(
+    seconds = {name: float(entry["stats"][name]) for name in ("min", "median", "stddev")}
+    return MicroBenchmark(
+        name=str(entry["name"]),
+        group=str(entry.get("group") or ""),
+        **seconds,
+        rounds=int(entry["stats"]["rounds"]),
+        extra=", ".join(
             f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}" for name, value in extra.items()
         ),
-    }
+    )

@@ -2,20 +2,23 @@
 
 import json
 import math
-import re
 from collections.abc import Collection, Iterable, Sequence
-from html import escape
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any, get_args
 
-from qcqpbench.analysis.report.numbers.contents import contents
-from qcqpbench.analysis.report.numbers.sources import Results
-from qcqpbench.analysis.report.numbers.tables import MAX_CELL_CHARACTERS, ReportTable, cell_text, tables
+from qcqpbench.analysis.report.numbers.contents import ReportContents, contents
+from qcqpbench.analysis.report.numbers.plots import plots
+from qcqpbench.analysis.report.numbers.sources import ReportInput
+from qcqpbench.analysis.report.numbers.tables import MAX_CELL_CHARACTERS, all_tables, cell_text
 from qcqpbench.analysis.report.numbers.verdict import verdict
+from qcqpbench.analysis.report.plot import Axis, Band, Menu, Plot, Section, Series
+from qcqpbench.analysis.rows import ReportRow
 from qcqpbench.atomic_files import text_matching
-from qcqpbench.results.store import Row
 
-from .markdown import machine_facts
+from .markdown import about, machine_facts
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 # Only a file that looks like this is overwritten by a report.
 KIND = text_matching("an HTML report of qcqpbench", r"\A\s*<!doctype html>[^\0]{0,2000}<title>qcqpbench report</title>")
@@ -25,12 +28,14 @@ _MAX_ROW_TEXT_CHARACTERS = 300
 _SCRIPTS = ("dom.js", "plot.js", "table.js", "page.js")
 _TEXT_COLUMNS = ("label", "solver", "problem_label", "problem", "termination", "point_status", "message", "version")
 _NUMBER_COLUMNS = (
-    *("start", "seed", "kappa_bar", "objective", "bound", "violation", "relative_violation", "build_seconds"),
-    *("solve_seconds", "peak_memory_bytes", "iterations", "time_limit", "memory_limit", "threads", "machine"),
+    *("start", "start_seed", "kappa_bar", "objective", "bound", "violation", "relative_violation", "build_seconds"),
+    *("solve_seconds", "peak_memory_bytes", "iterations", "time_limit", "memory_limit_bytes", "threads"),
+    "machine_number",
 )
+_SERIES_COLUMNS, _BAND_COLUMNS = ("x", "y", "low", "high", "hollow", "notes"), ("x", "low", "high", "notes")
 
 
-def html(results: Results, numbers: dict[str, Any] | None = None) -> str:
+def html(results: ReportInput, numbers: ReportContents | None = None) -> str:
     """Return the HTML page of a report.
 
     Parameters
@@ -40,46 +45,59 @@ def html(results: Results, numbers: dict[str, Any] | None = None) -> str:
     numbers
         The `contents` of `results`, if already computed.
     """
+    from markupsafe import Markup  # noqa: PLC0415 (only reports need it)
+
     numbers = numbers or contents(results)
-    parts = _parts(results, numbers)
-    is_shown = {"tasks": bool(numbers["tasks"]), "general": bool(numbers["general"]["problems"])}
-    page = re.sub(
-        r"<!--(\w+)-->(.*?)<!--end-->", lambda part: part[2] * is_shown[part[1]], _file("page.html"), flags=re.S
-    )
-    # All placeholders are replaced in one pass, because inserted text may itself contain braces.
-    first, *pieces = page.split("{{")
-    filled = [parts.get(name, "") + rest for name, _, rest in (piece.partition("}}") for piece in pieces)]
-    return first + "".join(filled)
-
-
-def _parts(results: Results, numbers: dict[str, Any]) -> dict[str, str]:
-    """Return the text that replaces each placeholder of the page, by its name."""
+    drawn = plots(numbers)
     data = {
-        **{name: numbers[name] for name in ("solvers", "capacity", "sizes", "anytime", "profiles")},
-        "limits": numbers["task_limits"],
-        "general": {name: numbers["general"][name] for name in ("limits", "profiles")},
-        "rows": _rows(results.rows, numbers["false_rows"]),
+        "solvers": [
+            {"name": solver.name, "hint": f"{solver.spec}\n{solver.limits}"}
+            for solver in numbers.solvers
+            if solver.competes
+        ],
+        **_plot_data(drawn),
+        "rows": _rows(results.rows, numbers.false_rows),
     }
-    return {f"table-{table.id}": _table(table) for table in tables(numbers)} | {
-        "style": _file("style.css"),
-        "script": "\n".join(map(_file, _SCRIPTS)),
-        "data": _json(data),
-        "about": escape(
-            f"{len(results.rows)} runs on {numbers['problems']} problems, from {', '.join(results.files)}. "
-            f"Limits: {numbers['limits']}."
-        ),
-        "verdict": "".join(f"<li>{escape(sentence)}</li>" for sentence in verdict(numbers)),
-        "machines": "".join(map(_machine, numbers["machines"])),
-    }
+    # Markup is inserted as it is; everything else is escaped.
+    return _template("page.html").render(
+        style=Markup(_file("style.css")),
+        script=Markup("\n".join(map(_file, _SCRIPTS))),
+        data=Markup(_json(data)),
+        about=f"{about(numbers, len(results.rows))} From {', '.join(results.files)}.",
+        has_runs=bool(results.rows),
+        verdict=verdict(numbers),
+        figures={section: _first_plots(drawn, section) for section in get_args(Section)},
+        tables={table.id: table for table in all_tables(numbers)},
+        machines=numbers.machines,
+    )
 
 
-def _machine(machine: dict[str, Any]) -> str:
-    commands = "".join(f"<code>{escape(str(command))}</code><br>" for command in machine["commands"])
-    return f"<li>{commands}{escape(', '.join(machine_facts(machine['facts'])))}</li>"
+def _template(name: str) -> "Template":
+    """Return a template of the page, in which unknown names are errors and values are escaped."""
+    import jinja2  # noqa: PLC0415 (only reports need it)
+
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_file),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(text=cell_text, literal=_number, machine_facts=machine_facts)
+    environment.tests.update(long=lambda text: len(text) > _MAX_LINE_CHARACTERS)
+    return environment.get_template(name)
 
 
 def _file(name: str) -> str:
     return resources.files(__package__).joinpath("page", name).read_text(encoding="utf-8")
+
+
+def _number(value: float) -> str:
+    """Return a number as a JavaScript literal."""
+    return f"{value!r}" if math.isfinite(value) else str(value).replace("inf", "Infinity").replace("nan", "NaN")
+
+
+# --- data of the scripts ---
 
 
 def _json(value: Any) -> str:
@@ -99,12 +117,67 @@ def _compact(value: Any) -> Any:
     return [_compact(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _rows(rows: Sequence[Row], false_rows: Collection[int]) -> dict[str, Any]:
+def _first_plots(drawn: Iterable[Plot], section: str) -> list[Plot]:
+    """Return the first plot of each figure of a section."""
+    first: dict[str, Plot] = {}
+    for plot in drawn:
+        if plot.section == section:
+            first.setdefault(plot.id, plot)
+    return list(first.values())
+
+
+def _plot_data(drawn: Sequence[Plot]) -> dict[str, Any]:
+    """Return the plots and their menus as JSON values; columns of series are positions in "arrays"."""
+    positions: dict[tuple[Any, ...], int] = {}
+
+    def columns(line: Series | Band, names: Iterable[str]) -> dict[str, int]:
+        # Truth values as numbers: (True,) and (1,) would share a position.
+        values = {name: tuple(int(v) if isinstance(v, bool) else v for v in getattr(line, name)) for name in names}
+        return {
+            name: positions.setdefault(column, len(positions))
+            for name, column in values.items()
+            if column or name in ("x", "y")
+        }
+
+    plot_values = [
+        {
+            **{name: getattr(plot, name) for name in ("id", "title", "note", "empty")},
+            "x": _axis(plot.x),
+            "y": _axis(plot.y),
+            "series": [
+                {"name": line.name, "kind": line.kind, "solver": line.solver, **columns(line, _SERIES_COLUMNS)}
+                for line in plot.series
+            ],
+            "bands": [{"name": band.name, **columns(band, _BAND_COLUMNS)} for band in plot.bands],
+            "choices": [(menu.id, option) for menu, option in plot.choices],
+        }
+        for plot in drawn
+    ]
+    sections: dict[Menu, str] = {}
+    for plot in drawn:
+        for menu, _ in plot.choices:
+            sections.setdefault(menu, plot.section)
+    return {
+        "plots": plot_values,
+        "menus": [
+            {"id": menu.id, "label": menu.label, "first": menu.first, "section": section}
+            for menu, section in sections.items()
+        ],
+        "arrays": list(positions),
+    }
+
+
+def _axis(axis: Axis) -> dict[str, Any]:
+    """Return the values of an axis, without None and without ticks if there are none."""
+    return {name: value for name, value in vars(axis).items() if value is not None and value != ()}
+
+
+def _rows(rows: Sequence[ReportRow], false_rows: Collection[int]) -> dict[str, Any]:
     """Return the values of the rows by column, and as "false" the indices of the rows with a false claim."""
     columns: dict[str, Any] = {
-        name: _coded(str(row.get(name) or "")[:_MAX_ROW_TEXT_CHARACTERS] for row in rows) for name in _TEXT_COLUMNS
+        name: _coded(str(getattr(row, name) or "")[:_MAX_ROW_TEXT_CHARACTERS] for row in rows) for name in _TEXT_COLUMNS
     }
-    columns |= {name: [row[name] for row in rows] for name in _NUMBER_COLUMNS}
+    columns |= {name: [getattr(row, name) for row in rows] for name in _NUMBER_COLUMNS}
     return {**columns, "false": list(false_rows)}
 
 
@@ -113,25 +186,3 @@ def _coded(texts: Iterable[str]) -> dict[str, list[Any]]:
     codes: dict[str, int] = {}
     index = [codes.setdefault(text, len(codes)) for text in texts]
     return {"words": list(codes), "index": index}
-
-
-def _table(table: ReportTable) -> str:
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.columns)
-    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in table.rows)
-    note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
-    return (
-        f'<div class="table" data-name="{escape(table.id)}"><table><caption>{escape(table.title)}</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{note}"
-    )
-
-
-def _cell(value: Any) -> str:
-    text = cell_text(value)
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return f'<td class="number" data-value="{_number(value)}">{escape(text)}</td>'
-    return f"<td{' class=long' if len(text) > _MAX_LINE_CHARACTERS else ''}>{escape(text)}</td>"
-
-
-def _number(value: float) -> str:
-    """Return a number as a JavaScript literal."""
-    return f"{value!r}" if math.isfinite(value) else str(value).replace("inf", "Infinity").replace("nan", "NaN")

@@ -1,19 +1,20 @@
 """Rendering of a report as Markdown: verdict and tables with one line per row, so that diff can compare reports."""
 
 import re
-from typing import Any
+from dataclasses import fields
 
-from qcqpbench.analysis.report.numbers.contents import contents
-from qcqpbench.analysis.report.numbers.sources import Results
+from qcqpbench.analysis.report.numbers.contents import ReportContents, contents
+from qcqpbench.analysis.report.numbers.sources import ReportInput
 from qcqpbench.analysis.report.numbers.tables import ReportTable, cell_text, tables
 from qcqpbench.analysis.report.numbers.verdict import verdict
 from qcqpbench.atomic_files import magic
+from qcqpbench.catalog.machine import Machine
 
 # Only a file that starts like this is overwritten by a report.
 KIND = magic("a Markdown report of qcqpbench", b"# qcqpbench report\n")
 
 
-def markdown(results: Results, numbers: dict[str, Any] | None = None) -> str:
+def markdown(results: ReportInput, numbers: ReportContents | None = None) -> str:
     """Return the Markdown text of a report.
 
     Parameters
@@ -27,7 +28,7 @@ def markdown(results: Results, numbers: dict[str, Any] | None = None) -> str:
     lines = [
         "# qcqpbench report",
         "",
-        f"{len(results.rows)} runs on {numbers['problems']} problems; {numbers['limits']}.",
+        about(numbers, len(results.rows)),
         "",
         "## Verdict",
         "",
@@ -35,9 +36,9 @@ def markdown(results: Results, numbers: dict[str, Any] | None = None) -> str:
     ]
     for table in tables(numbers):
         lines += ["", *_table(table)]
-    for number, machine in enumerate(numbers["machines"], 1):
+    for number, machine in enumerate(numbers.machines, 1):
         lines += ["", f"## Machine {number}", ""]
-        lines += [f"- {_escape(fact)}" for fact in (*machine["commands"], *machine_facts(machine["facts"]))]
+        lines += [f"- {_escape(fact)}" for fact in (*machine.commands, *machine_facts(machine.facts))]
     lines += [
         "",
         "To repeat the run with start number k: "
@@ -46,12 +47,18 @@ def markdown(results: Results, numbers: dict[str, Any] | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def machine_facts(facts: dict[str, Any]) -> list[str]:
-    """Return the facts of a machine as texts, package versions last."""
-    packages = facts.get("packages") or {}
-    others = {key: value for key, value in facts.items() if key not in ("packages", "thread_variables")}
-    versions = {key: value for key, value in packages.items() if value} if isinstance(packages, dict) else {}
-    return [f"{key} {cell_text(value)}" for key, value in {**others, **versions}.items() if value not in (None, "")]
+def about(numbers: ReportContents, run_count: int) -> str:
+    """Return a sentence with the number of runs and problems, and the limits."""
+    runs = f"{run_count} run{'s' * (run_count != 1)}"
+    problems = f"{numbers.problems} problem{'s' * (numbers.problems != 1)}"
+    return f"{runs} on {problems}; {numbers.limits}." if run_count else "No runs."
+
+
+def machine_facts(machine: Machine) -> list[str]:
+    """Return the known facts of a machine as texts, package versions last."""
+    names = [field.name for field in fields(machine) if field.name not in ("packages", "thread_variables")]
+    facts = {name: getattr(machine, name) for name in names} | dict(machine.packages)
+    return [f"{name} {cell_text(value)}" for name, value in facts.items() if value not in (None, "")]
 
 
 def _table(table: ReportTable) -> list[str]:

@@ -1,10 +1,9 @@
 "use strict";
-// Plots as SVG. A plot is {title, note, x, y, series, bands}; x and y are {label, log, min, max, floor, percent, values};
-// a series is {name, color, shape, dash, plain, step, points: [{x, y, low, high, hollow, note}]}.
+// Plots as SVG. A plot is {id, title, note, x, y, series, bands, empty}; x and y are {label, scale, min, max, floor, percent, ticks};
+// a series is {name, kind, color, shape, dash, points: [{x, y, low, high, hollow, note}]}; a band is {name, points: [{x, low, high, note}]}.
 const COLOR_COUNT = 8;
 // Narrower plots have a legend below, wider ones have names at the ends of the lines.
 const NARROW_PIXELS = 480;
-const BOUND = "proved bound";
 // Printed plots have fixed widths in pixels, so that their text stays readable on A4.
 const paper = { on: false, wide: 760, half: 430 };
 const SHAPES = ["circle", "square", "triangle", "diamond"];
@@ -12,7 +11,8 @@ const SHAPES = ["circle", "square", "triangle", "diamond"];
 const LIGHT = { "--bg": "#fff", "--fg": "#1d1f21", "--soft": "#5c6166", "--grid": "#ebebe6", "--band": "#8a8f98", "--c0": "#0072b2", "--c1": "#d55e00",
   "--c2": "#009e73", "--c3": "#b5578c", "--c4": "#b97f00", "--c5": "#2f9bd6", "--c6": "#6b5b95", "--c7": "#6f7276" };
 
-function look(index) {
+function look(kind, index) {
+  if (kind === "curve") return { color: "var(--soft)", dash: "5 4" };
   const round = Math.floor(index / COLOR_COUNT);
   return { color: `var(--c${index % COLOR_COUNT})`, shape: SHAPES[(index + round) % SHAPES.length], dash: ["", "6 3", "2 3"][round % 3] };
 }
@@ -29,8 +29,8 @@ function mark(shape, x, y, color, hollow, r = 4) {
 function brief(value) {
   if (value === 0) return "0";
   const size = Math.abs(value);
-  if (size >= 1e5 || size < 1e-3) return value.toExponential(0).replace("e+", "e");
-  return String(Number(value.toPrecision(3)));
+  const rounded = Number(value.toPrecision(3));
+  return size >= 1e5 || size < 1e-3 ? rounded.toExponential().replace("e+", "e") : String(rounded);
 }
 
 function shortName(name) {
@@ -46,6 +46,10 @@ function drawnPoints(series) { return series.points.filter((p) => p.y !== null);
 
 function drawnSeries(spec) { return spec.series.filter((s) => drawnPoints(s).length); }
 
+function bandPoints(spec) { return spec.bands.flatMap((band) => band.points); }
+
+function isLog(axis) { return axis.scale === "log"; }
+
 function logTicks(low, high, count) {
   const values = [];
   for (let k = Math.floor(Math.log10(low)); k <= Math.ceil(Math.log10(high)); k++)
@@ -56,8 +60,8 @@ function logTicks(low, high, count) {
 }
 
 function ticks(axis, low, high, count) {
-  if (axis.values && axis.values.length <= count) return axis.values;
-  if (axis.log && high / low > 4) return logTicks(low, high, count);
+  if (axis.ticks && axis.ticks.length <= count) return axis.ticks;
+  if (isLog(axis) && high / low > 4) return logTicks(low, high, count);
   const raw = (high - low) / count, unit = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 2.5, 5, 10].map((f) => f * unit).find((s) => s >= raw);
   const values = [];
@@ -68,17 +72,17 @@ function ticks(axis, low, high, count) {
 function tickLabel(axis, value) { return axis.percent ? `${brief(value * 100)} %` : brief(value); }
 
 function extent(axis, values) {
-  let shown = values.filter((v) => isGiven(v) && (!axis.log || v > 0));
+  let shown = values.filter((v) => isGiven(v) && (!isLog(axis) || v > 0));
   if (!shown.length) shown = [1];
   let low = axis.min ?? shown.reduce((a, b) => Math.min(a, b)), high = axis.max ?? shown.reduce((a, b) => Math.max(a, b));
-  if (axis.log) return low < high ? [low * (axis.min ? 1 : 0.85), high * 1.15] : [low / 2, high * 2];
+  if (isLog(axis)) return low < high ? [low * (axis.min ? 1 : 0.85), high * 1.15] : [low / 2, high * 2];
   if (low === high) [low, high] = [low - 0.5, high + 0.5];
   const pad = (high - low) * 0.04;
   return [axis.min ?? low - pad, axis.max ?? high + pad];
 }
 
 function verticalExtent(spec) {
-  const points = spec.series.flatMap((s) => s.points), bands = spec.bands ?? [];
+  const points = spec.series.flatMap((s) => s.points), bands = bandPoints(spec);
   const heights = [...points.flatMap((p) => [p.y, p.low, p.high]), ...bands.map((b) => b.low)].filter(isGiven)
     .map((v) => Math.max(v, spec.y.floor ?? -Infinity));
   // The band may leave the plot at the top: weak bounds would compress everything else.
@@ -87,16 +91,16 @@ function verticalExtent(spec) {
 }
 
 function scale(axis, [low, high], from, to) {
-  const f = axis.log ? Math.log : (v) => v;
-  return (v) => from + (to - from) * (f(axis.log ? Math.max(v, low * 1e-3) : v) - f(low)) / (f(high) - f(low));
+  const f = isLog(axis) ? Math.log : (v) => v;
+  return (v) => from + (to - from) * (f(isLog(axis) ? Math.max(v, low * 1e-3) : v) - f(low)) / (f(high) - f(low));
 }
 
 function layOut(spec, width) {
-  const bands = spec.bands ?? [], isNarrow = width < NARROW_PIXELS, height = Math.round(Math.max(260, Math.min(420, width * 0.62)));
-  const names = [...drawnSeries(spec).map((s) => s.name), ...(bands.length ? [BOUND] : [])];
+  const isNarrow = width < NARROW_PIXELS, height = Math.round(Math.max(260, Math.min(420, width * 0.62)));
+  const names = [...drawnSeries(spec).map((s) => s.name), ...spec.bands.map((band) => band.name)];
   const longest = names.reduce((most, name) => Math.max(most, shortName(name).length), 0);
-  const box = { left: 52, right: width - (isNarrow ? 14 : Math.min(190, 22 + longest * 6.3)), top: 14, bottom: height - 42 };
-  const xExtent = extent(spec.x, [...spec.series.flatMap((s) => s.points.map((p) => p.x)), ...bands.map((b) => b.x)]);
+  const box = { left: 52, right: width - (isNarrow ? 14 : Math.min(190, 22 + longest * 6.3)), top: 30, bottom: height - 42 };
+  const xExtent = extent(spec.x, [...spec.series.flatMap((s) => s.points.map((p) => p.x)), ...bandPoints(spec).map((b) => b.x)]);
   const yExtent = verticalExtent(spec);
   const X = scale(spec.x, xExtent, box.left, box.right), Y = scale(spec.y, yExtent, box.bottom, box.top);
   // Points below the plot are reported at its lower edge.
@@ -117,15 +121,15 @@ function drawAxes(root, spec, { height, isNarrow, box, xExtent, yExtent, X, Y })
   }
   root.append(svg("line", { x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom, stroke: "var(--soft)" }));
   root.append(svg("text", { x: box.right, y: height - 6, "text-anchor": "end", fill: "var(--soft)" }, spec.x.label));
+  root.append(svg("text", { x: 0, y: 12, fill: "var(--soft)" }, spec.y.label));
 }
 
-function drawBand(root, bands, { box, X, Y }) {
-  if (!bands.length) return [];
-  const upper = bands.map((b) => [X(b.x), Math.max(box.top, Y(b.high))]), lower = bands.map((b) => [X(b.x), Y(b.low)]).reverse();
+function drawBand(root, { name, points }, { box, X, Y }) {
+  const upper = points.map((b) => [X(b.x), Math.max(box.top, Y(b.high))]), lower = points.map((b) => [X(b.x), Y(b.low)]).reverse();
   root.append(svg("polygon", { points: [...upper, ...lower].map((p) => p.map((v) => v.toFixed(1)).join()).join(" "), class: "band",
     fill: "var(--band)", "fill-opacity": 0.16, stroke: "var(--band)", "stroke-opacity": 0.4 }));
   const [x, y] = upper[upper.length - 1];
-  return [{ name: BOUND, x, y, color: "var(--band)" }];
+  return { name, x, y, color: "var(--band)" };
 }
 
 function linePath(points, isStep, { X, Y }) {
@@ -136,12 +140,12 @@ function linePath(points, isStep, { X, Y }) {
 }
 
 function drawSeries(parent, series, layout) {
-  const { X, Y, visibleY } = layout, points = drawnPoints(series);
-  const group = svg("g", { class: series.plain ? "curve" : "series", "data-name": series.name });
-  group.append(svg("path", { d: linePath(points, series.step, layout), fill: "none", stroke: series.color, "stroke-width": series.plain ? 1.5 : 2,
+  const { X, Y, visibleY } = layout, points = drawnPoints(series), isCurve = series.kind === "curve";
+  const group = svg("g", { class: isCurve ? "curve" : "series", "data-name": series.name });
+  group.append(svg("path", { d: linePath(points, series.kind === "steps", layout), fill: "none", stroke: series.color, "stroke-width": isCurve ? 1.5 : 2,
     "stroke-dasharray": series.dash || null, "stroke-linejoin": "round" }));
-  if (!series.step && !series.plain) for (const p of points) {
-    if (p.low !== undefined && p.high > p.low)
+  if (series.kind === "points") for (const p of points) {
+    if (p.high > p.low)
       group.append(svg("line", { x1: X(p.x), x2: X(p.x), y1: Y(p.low), y2: Y(p.high), stroke: series.color, "stroke-opacity": 0.5 }));
     group.append(mark(series.shape, X(p.x), Y(p.y), series.color, p.hollow));
   }
@@ -159,7 +163,7 @@ function spreadOut(labels, top, bottom, gap) {
 }
 
 function drawLabels(root, labels, box) {
-  spreadOut(labels, box.top + 4, box.bottom, 14);
+  spreadOut(labels, box.top, box.bottom, 14);
   for (const l of labels) {
     root.append(svg("path", { d: `M${l.x + 6} ${l.y}L${box.right + 8} ${l.at}`, stroke: l.color, "stroke-opacity": 0.35, fill: "none" }));
     root.append(svg("text", { x: box.right + 11, y: l.at + 4, fill: l.color, class: "label" }, shortName(l.name), svg("title", {}, l.name)));
@@ -177,7 +181,7 @@ function draw(spec, width) {
   const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": spec.title,
     "font-family": "system-ui, sans-serif", "font-size": 12 });
   drawAxes(root, spec, layout);
-  const labels = drawBand(root, spec.bands ?? [], layout);
+  const labels = spec.bands.map((band) => drawBand(root, band, layout));
   // A nested svg clips what is below the plot.
   const clip = svg("svg", { width, height: box.bottom + 6 });
   root.append(clip);
@@ -190,8 +194,9 @@ function draw(spec, width) {
 function legend(spec) {
   const item = (sign, name) => element("span", {}, svg("svg", { viewBox: "-7 -7 14 14" }, sign), shortName(name));
   const line = (s) => svg("path", { d: "M-7 0H7", stroke: s.color, "stroke-width": 2, "stroke-dasharray": "4 2" });
-  const items = drawnSeries(spec).map((s) => item(s.plain ? line(s) : mark(s.shape, 0, 0, s.color, false, 4.5), s.name));
-  if (spec.bands?.length) items.push(item(svg("rect", { x: -7, y: -5, width: 14, height: 10, fill: "var(--band)", "fill-opacity": 0.4 }), BOUND));
+  const items = drawnSeries(spec).map((s) => item(s.kind === "curve" ? line(s) : mark(s.shape, 0, 0, s.color, false, 4.5), s.name));
+  const box = () => svg("rect", { x: -7, y: -5, width: 14, height: 10, fill: "var(--band)", "fill-opacity": 0.4 });
+  items.push(...spec.bands.map((band) => item(box(), band.name)));
   return element("div", { class: "legend", "aria-hidden": "true" }, ...items);
 }
 
@@ -242,7 +247,7 @@ function follow(root, spots, out) {
 
 function plotData(spec) {
   const rows = spec.series.flatMap((s) => s.points.map((p) => [s.name, p.x, p.y, p.low, p.high, p.note]));
-  for (const b of spec.bands ?? []) rows.push(["best known to bound", b.x, null, b.low, b.high, b.note]);
+  for (const { name, points } of spec.bands) rows.push(...points.map((b) => [name, b.x, null, b.low, b.high, b.note]));
   return csv(["series", spec.x.label, spec.y.label, "low", "high", "note"], rows);
 }
 
@@ -254,7 +259,8 @@ function standalone(spec) {
   return new XMLSerializer().serializeToString(root).replace(/var\((--\w+)\)/g, (_, name) => LIGHT[name]);
 }
 
-function caption(spec, name) {
+function caption(spec) {
+  const name = spec.id;
   const button = (text, label, save) => element("button", { type: "button", "aria-label": label, onclick: save }, text);
   return element("figcaption", {}, element("span", {}, spec.note), element("span", { class: "tools" },
     button("SVG", `Download ${spec.title} as SVG`, () => download(`${name}.svg`, "image/svg+xml", standalone(spec))),
@@ -262,13 +268,13 @@ function caption(spec, name) {
 }
 
 function show(id, spec) {
-  const figure = document.getElementById(id);
+  const figure = document.getElementById(`plot-${id}`);
   figure.replaceChildren(element("h3", {}, spec.title));
   if (!drawnSeries(spec).length) {
-    figure.append(element("p", { class: "empty" }, spec.empty ?? "No data for this selection."));
+    figure.append(element("p", { class: "empty" }, spec.empty));
     return;
   }
-  const printWidth = figure.parentNode.className === "pair" ? paper.half : paper.wide;
+  const printWidth = figure.className === "wide" ? paper.wide : paper.half;
   const width = paper.on ? printWidth : Math.max(300, figure.clientWidth || 720);
   const { root, spots } = draw(spec, width), out = element("output");
   root.setAttribute("tabindex", 0);
@@ -276,5 +282,5 @@ function show(id, spec) {
   if (width < NARROW_PIXELS) figure.append(legend(spec));
   figure.append(out);
   follow(root, spots, out);
-  figure.append(caption(spec, id.replace("plot-", "")));
+  figure.append(caption(spec));
 }

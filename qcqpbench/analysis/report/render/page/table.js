@@ -71,9 +71,9 @@ function shellQuote(text) {
 function textOf(rows, name, k) { return rows[name].words[rows[name].index[k]]; }
 
 function command(rows, k) {
-  const memory = rows.memory_limit[k] ? ["--memory", rows.memory_limit[k] / 1e9] : [];
+  const memory = rows.memory_limit_bytes[k] ? ["--memory", rows.memory_limit_bytes[k] / 1e9] : [];
   return ["qcqpbench", "run", "smoke", "-p", shellQuote(textOf(rows, "problem", k)), "-s", shellQuote(textOf(rows, "solver", k)),
-    "-r", rows.start[k] + 1, "--seed", rows.seed[k], "--timeout", rows.time_limit[k] ?? "inf", ...memory,
+    "-r", rows.start[k] + 1, "--seed", rows.start_seed[k], "--timeout", rows.time_limit[k] ?? "inf", ...memory,
     "--threads", rows.threads[k], "-o", "again.db"].join(" ");
 }
 
@@ -81,7 +81,7 @@ function runColumns(rows) {
   // Name and value of every column that is not empty.
   const text = (name) => (k) => textOf(rows, name, k);
   const number = (name) => (k) => rows[name][k];
-  const machine = (k) => (rows.machine[k] === null ? null : rows.machine[k] + 1);
+  const machine = (k) => (rows.machine_number[k] === null ? null : rows.machine_number[k] + 1);
   const megabytes = (k) => (rows.peak_memory_bytes[k] ? Math.round(rows.peak_memory_bytes[k] / 1e6) : null);
   const columns = [["solver", text("label")], ["problem", text("problem_label")], ["start", number("start")], ["claimed", text("termination")],
     ["verified", text("point_status")], ["κ̄", number("kappa_bar")], ["objective", number("objective")], ["bound", number("bound")],

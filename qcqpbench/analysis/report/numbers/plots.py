@@ -1,0 +1,293 @@
+"""Plots of a report, declared as data: the page draws them and knows nothing else of them.
+
+To add a plot, write a function that returns its plots and append it to `PLOTS`. Plots with the same id share one
+figure; their `choices` become the menus that select which of them is shown.
+"""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from qcqpbench.analysis.profiles import Curves, PairProfile, Profile
+from qcqpbench.analysis.report.plot import Axis, Band, Menu, Plot, Series
+
+from .capacity import CapacityPanel, CapacityPoint
+from .contents import ReportContents
+from .facts import Spread
+from .timing import SizePanel, SizePoint
+
+_Column = Sequence[float | None]
+_MIN_DRAWN_GAP = 1e-6
+# Margins below this fraction of the largest one are cut off: they would compress everything else.
+_MIN_DRAWN_MARGIN = -0.4
+_ALL = "all"
+_VARIANT, _SIZE = Menu("variant", "problem"), Menu("m", "m", first=-1)
+_FORMULATION, _START = Menu("formulation", "formulation"), Menu("choice", "start")
+_GROWTH, _ANYTIME = Menu("size", "problem"), Menu("anytime", "problem")
+_TARGET, _PAIR = Menu("quality", "target"), Menu("pair", "solvers")
+_LOAD = Axis("load p/(nm)")
+_FRACTION = Axis("fraction of problems", min=0, max=1, percent=True)
+_SECONDS = Axis("seconds", "log")
+_RATIO = Axis("time / shortest time", "log", min=1)
+
+
+def plots(numbers: ReportContents) -> tuple[Plot, ...]:
+    """Return the plots of a report, in the order of the page."""
+    return tuple(plot for build in PLOTS for plot in build(numbers))
+
+
+# --- margins and gaps against the load ---
+
+
+def capacity(numbers: ReportContents) -> Iterator[Plot]:
+    """Yield κ̄ against the load, with theory and proved bounds."""
+    for panel, choices, points in _views_by_load(numbers):
+        for start in ("best", "median"):
+            margins = [point.best if start == "best" else point.median for point in points]
+            series = _series_by_load(points, margins, shows_missing=True)
+            if panel.theory:
+                loads, predictions = zip(*panel.theory, strict=True)
+                series += (Series("theory", loads, predictions, kind="curve"),)
+            floor = _MIN_DRAWN_MARGIN * max(0.5, *(y for line in series for y in line.y if y is not None), 0.0)
+            is_cut = any(margin is not None and margin.low < floor for margin in margins)
+            cut = ["the band at the top"] * bool(panel.band) + ["lines at the bottom"] * is_cut
+            yield Plot(
+                *("capacity", "capacity", f"κ̄ against load, {start} start", _LOAD, Axis("κ̄", floor=floor), series),
+                bands=_bands(panel),
+                note=_note(numbers, f"m = {panel.m}.", f"The plot may cut off {' and '.join(cut)}." if cut else ""),
+                choices=(*choices, (_START, start)),
+                is_wide=True,
+            )
+
+
+def positive(numbers: ReportContents) -> Iterator[Plot]:
+    """Yield the fraction of pattern sets, or of runs, with a positive margin against the load."""
+    for panel, choices, points in _views_by_load(numbers):
+        of_sets = [point.positive_sets / point.sets for point in points]
+        of_runs = [point.positive_runs / point.runs for point in points]
+        for start, counted, values in (("best", "pattern sets", of_sets), ("median", "runs", of_runs)):
+            yield Plot(
+                *("positive", "capacity", f"Fraction of {counted} with a positive margin"),
+                *(_LOAD, Axis(f"fraction of {counted}", min=0, max=1, percent=True), _series_by_load(points, values)),
+                note=_note(numbers, f"m = {panel.m}. Failed runs are included."),
+                choices=(*choices, (_START, start)),
+                is_wide=True,
+            )
+
+
+def gap_to_best(numbers: ReportContents) -> Iterator[Plot]:
+    """Yield the relative gap to the best known margin against the load."""
+    return _gaps(numbers, "gap-best", "Gap to the best known margin", lambda point: point.gap_best)
+
+
+def gap_to_bound(numbers: ReportContents) -> Iterator[Plot]:
+    """Yield the relative gap to the smallest proved upper bound against the load."""
+    title, empty = "Optimality gap, to the smallest upper bound", "No solver proved a bound here."
+    return _gaps(numbers, "gap-bound", title, lambda point: point.gap_bound, empty)
+
+
+def _gaps(
+    numbers: ReportContents, id: str, title: str, gap: Callable[[CapacityPoint], float | None], empty: str = Plot.empty
+) -> Iterator[Plot]:
+    for panel, choices, points in _views_by_load(numbers):
+        gaps = [None if (value := gap(point)) is None else max(_MIN_DRAWN_GAP, value) for point in points]
+        series = _series_by_load(points, gaps, shows_missing=True)
+        note = _note(numbers, f"m = {panel.m}. Gaps below 1e-6 are drawn at 1e-6.")
+        y = Axis("relative gap", "log")
+        yield Plot(id, "gaps", title, _LOAD, y, series, note=note, choices=choices, empty=empty)
+
+
+def _views_by_load(
+    numbers: ReportContents,
+) -> Iterator[tuple[CapacityPanel, tuple[tuple[Menu, str], ...], list[CapacityPoint]]]:
+    """Yield (panel, choices, points) for each panel, with all of its points and then with those of each formulation.
+
+    `choices` are the menu options that select the view.
+    """
+    formulations = {
+        solver.name: solver.formulation or "none (task solvers)" for solver in numbers.solvers if solver.competes
+    }
+    distinct = list(dict.fromkeys(formulations.values()))
+    for panel in numbers.capacity:
+        choices = ((_VARIANT, panel.variant), (_SIZE, str(panel.m)))
+        if len(distinct) < 2:
+            yield panel, choices, list(panel.points)
+            continue
+        for option in (_ALL, *distinct):
+            points = [point for point in panel.points if option in (_ALL, formulations[point.solver])]
+            yield panel, (*choices, (_FORMULATION, option)), points
+
+
+def _series_by_load(
+    points: Iterable[CapacityPoint], values: Iterable[Spread | float | None], *, shows_missing: bool = False
+) -> tuple[Series, ...]:
+    """Return one series per solver; `shows_missing` draws hollow marks where pattern sets have no point."""
+    series = []
+    for solver, group in itertools.groupby(zip(points, values, strict=True), key=lambda pair: pair[0].solver):
+        solver_points, solver_values = zip(*group, strict=True)
+        is_missing = [point.with_point < point.sets for point in solver_points]
+        notes = [f"{p.runs} runs, {p.with_point} of {p.sets} pattern sets with a point" for p in solver_points]
+        loads = [point.load for point in solver_points]
+        hollow = is_missing if shows_missing else ()
+        series.append(Series(solver, loads, *_columns(solver_values), hollow, notes, solver=solver))
+    return tuple(series)
+
+
+def _columns(values: Sequence[Spread | float | None]) -> tuple[_Column, _Column, _Column]:
+    """Return the columns y, low and high of a series; low and high are empty if no value is a spread."""
+    middles = [value.middle if isinstance(value, Spread) else value for value in values]
+    spreads = [value if isinstance(value, Spread) else None for value in values]
+    if not any(spreads):
+        return middles, (), ()
+    return middles, [spread and spread.low for spread in spreads], [spread and spread.high for spread in spreads]
+
+
+def _bands(panel: CapacityPanel) -> tuple[Band, ...]:
+    if not panel.band:
+        return ()
+    loads, lows, highs, bounded_sets, sets = zip(*panel.band, strict=True)
+    notes = tuple(
+        f"best known to bound, {bounded} of {count} pattern sets with a bound"
+        for bounded, count in zip(bounded_sets, sets, strict=True)
+    )
+    return (Band("proved bound", loads, lows, highs, notes),)
+
+
+def _note(numbers: ReportContents, *texts: str) -> str:
+    return " ".join(filter(None, (*texts, f"Limits: {numbers.task_limits}.")))
+
+
+# --- time ---
+
+
+def build_time(numbers: ReportContents) -> Iterator[Plot]:
+    """Yield the build time against the size of the problem."""
+    for panel in numbers.sizes:
+        values = [(point, point.build, False) for point in panel.points]
+        yield _growth(numbers, panel, "build", "Build time", values)
+
+
+def solve_time(numbers: ReportContents) -> Iterator[Plot]:
+    """Yield the solve time against the size of the problem."""
+    for panel in numbers.sizes:
+        values = [(point, point.solve, point.at_limit > 0) for point in panel.points]
+        yield _growth(numbers, panel, "solve", "Solve time", values)
+
+
+def _growth(
+    numbers: ReportContents,
+    panel: SizePanel,
+    phase: str,
+    title: str,
+    values: Iterable[tuple[SizePoint, Spread | None, bool]],
+) -> Plot:
+    """Return a plot of times against size; `values` holds (point, its time, whether its mark is hollow)."""
+    exponents = {fit.solver: f" ∝ {panel.axis}^{fit.exponent:z.1f}" for fit in panel.fits if fit.what == phase}
+    timed = [value for value in values if value[1] is not None]
+    series = []
+    for solver, group in itertools.groupby(timed, key=lambda value: value[0].solver):
+        points, spreads, hollow = zip(*group, strict=True)
+        notes = [f"{point.runs} runs, {point.at_limit} at the time limit" for point in points]
+        name, x = f"{solver}{exponents.get(solver, '')}", [point.size for point in points]
+        series.append(Series(name, x, *_columns(spreads), hollow, notes, solver=solver))
+    sizes = tuple(sorted({point.size for point in panel.points}))
+    return Plot(
+        *(phase, "time", title, Axis("patterns p" if panel.axis == "p" else "m", "log", ticks=sizes), _SECONDS),
+        tuple(series),
+        note=_note(
+            numbers,
+            f"{panel.variant}, {panel.at}. Medians, bars: minimum to maximum; hollow: some runs at the time limit.",
+        ),
+        choices=((_GROWTH, f"{panel.variant}, {panel.at}"),),
+    )
+
+
+def anytime(numbers: ReportContents) -> Iterator[Plot]:
+    """Yield the margin of the best point so far against time."""
+    for panel in numbers.anytime:
+        series = _steps(panel.curves, panel.seconds)
+        title, y = "Fraction of the best known margin against time", Axis("fraction", min=0, max=1, percent=True)
+        loads = "all loads"
+        if panel.load is not None:
+            loads = f"load {panel.load:g}"
+            title, y = f"κ̄ against time, {loads}", Axis("κ̄", min=0)
+            ends = [*panel.seconds[:1], *panel.seconds[-1:]]
+            series += (Series("best known", ends, [panel.best] * len(ends), kind="curve"),)
+        problems = "1 problem" if panel.problems == 1 else f"{panel.problems} problems"
+        yield Plot(
+            *("anytime", "anytime", title, _SECONDS, y, series),
+            note=_note(numbers, f"{panel.variant}, m = {panel.m}, {problems}."),
+            choices=((_ANYTIME, f"{panel.variant}, m = {panel.m}, {loads}"),),
+            is_wide=True,
+        )
+
+
+# --- profiles ---
+
+
+def performance(numbers: ReportContents) -> Iterator[Plot]:
+    """Yield performance profiles of all solvers, and of each pair."""
+    for profile in filter(_has_solvers, numbers.profiles):
+        views: list[tuple[str, str, Curves]] = [(_ALL, "all solvers", profile.all)]
+        for pair in profile.pairs:
+            shares = {pair.first: pair.first_shares, pair.second: pair.second_shares}
+            views.append((_pair_name(pair), f"{_pair_name(pair)} only", shares))
+        for option, shown, curves in views:
+            title, series = f"Performance profile, {shown}", _steps(curves, profile.ratios)
+            choices = ((_TARGET, _target(profile)), (_PAIR, option))
+            note = _note(numbers, f"Target: {_target(profile)}.")
+            yield Plot("performance", "profiles", title, _RATIO, _FRACTION, series, note=note, choices=choices)
+
+
+def data(numbers: ReportContents) -> Iterator[Plot]:
+    """Yield data profiles of all solvers, and of each pair."""
+    for profile in filter(_has_solvers, numbers.profiles):
+        views: list[tuple[str, Curves]] = [(_ALL, profile.data)]
+        for pair in profile.pairs:
+            views.append((_pair_name(pair), {name: profile.data[name] for name in (pair.first, pair.second)}))
+        for option, curves in views:
+            series, note = _steps(curves, profile.budgets), _note(numbers, f"Target: {_target(profile)}.")
+            choices = ((_TARGET, _target(profile)), (_PAIR, option))
+            yield Plot("data", "profiles", "Data profile", _SECONDS, _FRACTION, series, note=note, choices=choices)
+
+
+def general_data(numbers: ReportContents) -> Iterator[Plot]:
+    """Yield the data profile on general QCQPs."""
+    for profile in numbers.general.profiles:
+        title, x = "Data profile, general QCQPs", Axis("seconds, with restarts until success", "log")
+        series, note = _steps(profile.data, profile.budgets), _general_note(numbers)
+        yield Plot("general-data", "general", title, x, _FRACTION, series, note=note)
+
+
+def general_performance(numbers: ReportContents) -> Iterator[Plot]:
+    """Yield the performance profile on general QCQPs."""
+    for profile in numbers.general.profiles:
+        title, series = "Performance profile, general QCQPs", _steps(profile.all, profile.ratios)
+        note = _general_note(numbers)
+        yield Plot("general-performance", "general", title, _RATIO, _FRACTION, series, note=note)
+
+
+def _steps(curves: Curves, levels: Sequence[float]) -> tuple[Series, ...]:
+    return tuple(Series(name, levels, values, kind="steps", solver=name) for name, values in curves.items())
+
+
+def _has_solvers(profile: Profile) -> bool:
+    return bool(profile.all)
+
+
+def _target(profile: Profile) -> str:
+    return f"{profile.quality * 100:.0f} % of the best known margin"
+
+
+def _pair_name(pair: PairProfile) -> str:
+    return f"{pair.first} and {pair.second}"
+
+
+def _general_note(numbers: ReportContents) -> str:
+    target = "Target: the best known value to within 0.0001·max(1, |best known|)."
+    return f"{target} Limits: {numbers.general.limits}."
+
+
+PLOTS: tuple[Callable[[ReportContents], Iterable[Plot]], ...] = (
+    *(capacity, positive, gap_to_best, gap_to_bound, build_time, solve_time, anytime),
+    *(performance, data, general_data, general_performance),
+)
