@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from qcqpbench.catalog.best_known import Record, read_records, shipped_path
-from qcqpbench.run.job import labels
+from qcqpbench.run.suite import problem_labels
 from qcqpbench.theory import covariance_kappa_bar
 
+from ._progress import track
 from .common import DONE, FAILED, align, cell
 
 
@@ -62,29 +63,33 @@ def _path(name: str | None) -> Path:
 
 def _list(options: argparse.Namespace) -> int:
     records = list(read_records(_path(options.file)).values())
-    rows = [
-        asdict(record)
-        | {"kappa_bar_theory": float(covariance_kappa_bar(record.p, record.m, record.n)), "gap": record.gap}
-        for record in records
-    ]
     if options.json:
-        print(json.dumps(rows, indent=2))
+        added = ({"kappa_bar_theory": _kappa_bar_theory(record), "gap": record.gap} for record in records)
+        print(json.dumps([asdict(record) | more for record, more in zip(records, added, strict=True)], indent=2))
         return DONE
-    names = labels([record.problem for record in records])
-    columns = ("margin", "kappa_bar", "kappa_bar_theory", "bound", "gap")
-    cells = [
-        [names[row["problem"]], *(cell(row[name]) for name in columns), row["solver"].partition("[")[0]] for row in rows
+    labels = problem_labels([record.problem for record in records])
+    headings = ["problem", "margin", "kappa_bar", "kappa_bar_theory", "bound", "gap", "solver"]
+    lines = [
+        [labels[record.problem], *map(cell, _values(record)), record.solver.partition("[")[0]] for record in records
     ]
-    print("\n".join(align([["problem", *columns, "solver"], *cells], left=(0, -1))))
+    print("\n".join(align([headings, *lines], left=(0, -1))))
     return DONE
+
+
+def _values(record: Record) -> tuple[float, ...]:
+    return record.margin, record.kappa_bar, _kappa_bar_theory(record), record.bound, record.gap
+
+
+def _kappa_bar_theory(record: Record) -> float:
+    return float(covariance_kappa_bar(record.p, record.m, record.n))
 
 
 def _check(options: argparse.Namespace) -> int:
     from qcqpbench.results.improve_best_known import check  # noqa: PLC0415 (slow to import)
 
     path = _path(options.file)
-    instances = wrong = 0
-    for record, fault in check(path):
+    total, instances, wrong = len(read_records(path)), 0, 0
+    for record, fault in track(check(path), total, lambda checked: checked[0].problem):
         instances, wrong = instances + 1, wrong + bool(fault)
         if fault:
             print(f"{record.problem}: {fault}", flush=True)

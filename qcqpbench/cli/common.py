@@ -1,13 +1,40 @@
-"""Exit codes and formatting of tables, shared by all commands."""
+"""Exit codes, options of runs and formatting of tables, shared by all commands."""
 
+import argparse
+import math
 from collections.abc import Collection, Sequence
 from typing import Any
+
+from qcqpbench.run.run_spec import OPTIONS, RunOptions
 
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 _MAX_SHOWN_CHARACTERS = 200
 # Column widths of tables that are printed row by row, before the longest cell is known.
 _MIN_CELL_CHARACTERS = 10
 _TERMINATION_CHARACTERS = 18
+
+
+def add_run_options(command: argparse.ArgumentParser, show_defaults: bool = False) -> None:
+    """Add a flag for each field of `RunOptions`; a flag that the user does not give has the value None."""
+    defaults = RunOptions()
+    for name, facts in OPTIONS.items():
+        default = f" (default: {_default_text(getattr(defaults, name))})" if show_defaults else ""
+        command.add_argument(
+            facts.flag, dest=name, type=facts.kind, metavar=facts.metavar, help=f"{facts.help}{default}"
+        )
+
+
+def given_run_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the values of the flags that the user gave, by field of `RunOptions` and in its units."""
+    return {
+        name: facts.from_user(value, facts.flag)
+        for name, facts in OPTIONS.items()
+        if (value := getattr(options, name)) is not None
+    }
+
+
+def _default_text(default: float | None) -> str:
+    return "none" if default is None or math.isinf(default) else f"{default:g}"
 
 
 def shown(text: str) -> str:

@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from qcqpbench.analysis.figures.base import Figure, count_replaced, measured, mixed_versions
+from qcqpbench.analysis.figures.base import Figure, MeasuredRow, count_replaced, measured, mixed_versions
 from qcqpbench.analysis.figures.index import FIGURES
 from qcqpbench.analysis.figures.style import FORMATS, prepare, save
 from qcqpbench.analysis.studies.index import STUDIES
 from qcqpbench.errors import nearest, require
-from qcqpbench.results.store import Row, Store
+from qcqpbench.results.store import Store
 from qcqpbench.run.suite import Suite
 
 from .common import DONE, INTERRUPTED, rows_in_words
@@ -73,7 +73,7 @@ def _draw(figures: Mapping[str, Figure], folder_name: str, options: argparse.Nam
     prepare(folder)
     results = Path(options.results or folder / "results.db")
     # The figures of a study share a suite, so the rows are read once per suite.
-    rows_by_suite: dict[Any, list[Row]] = {None: []}
+    rows_by_suite: dict[Any, list[MeasuredRow]] = {None: []}
     for name in dict.fromkeys(options.names or figures):
         figure = figures[name]
         if figure.suite is not None and figure.suite not in rows_by_suite:
@@ -86,7 +86,7 @@ def _draw(figures: Mapping[str, Figure], folder_name: str, options: argparse.Nam
     return DONE
 
 
-def _read_rows(results: Path, suite: Suite) -> list[Row]:
+def _read_rows(results: Path, suite: Suite) -> list[MeasuredRow]:
     """Return the rows of a suite's runs, and print the number of rows left out."""
     with Store(results) as store:
         rows = measured(store, suite)
@@ -95,8 +95,8 @@ def _read_rows(results: Path, suite: Suite) -> list[Row]:
     return rows
 
 
-def _draw_figure(name: str, figure: Figure, rows: list[Row], results: Path, folder: Path) -> None:
-    has_points = figure.suite is None or any(row["point"] is not None for row in rows)
+def _draw_figure(name: str, figure: Figure, rows: list[MeasuredRow], results: Path, folder: Path) -> None:
+    has_points = figure.suite is None or any(row.point is not None for row in rows)
     require(has_points, f"{results}: must hold a run with a point for the figure {name}, got none")
     data = figure.data(rows)
     if note := mixed_versions(rows):

@@ -137,7 +137,7 @@ def _theory(options: argparse.Namespace) -> int:
 
 
 def _predictions(options: argparse.Namespace, m: int, n: int) -> dict[str, Any]:
-    """Return the columns of the table of predictions by name."""
+    """Return the columns, by name, of the table of predictions for m inputs and n outputs."""
     for name, value in (("m", m), ("n", n)):
         require(value >= 1, f"--{name} must be at least 1, got {value}")
     if options.kappa_bar:

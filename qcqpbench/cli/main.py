@@ -41,7 +41,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     warnings.formatwarning = lambda message, *_, **__: f"qcqpbench: {message}\n"
     try:
-        options = _parser(words).parse_args(words)
+        parser = _parser(words)
+        options = parser.parse_args(words)
+        if options.command is None:
+            # As git does: the help, and an exit code that a script notices.
+            parser.print_help()
+            return USAGE
         code: int = options.command(options)
         sys.stdout.flush()
     except QcqpbenchError as error:
@@ -70,7 +75,8 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"qcqpbench {__version__}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    parser.set_defaults(command=None)
+    commands = parser.add_subparsers(metavar="COMMAND")
     command = next((word for word in words if not word.startswith("-")), "")
     for module in [name for name, defined in COMMANDS.items() if command in defined] or COMMANDS:
         importlib.import_module(f".{module}", __package__).add_commands(commands)

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from qcqpbench.atomic_files import check_target, writing_text
 from qcqpbench.catalog.machine import machine
 from qcqpbench.errors import MAX_MESSAGE_CHARACTERS
 from qcqpbench.results.export import export
@@ -60,28 +59,15 @@ def add_commands(commands: Any) -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from qcqpbench.analysis.report.numbers.contents import contents  # noqa: PLC0415 (slow to import)
-    from qcqpbench.analysis.report.numbers.sources import read  # noqa: PLC0415
-    from qcqpbench.analysis.report.numbers.verdict import verdict  # noqa: PLC0415
-    from qcqpbench.analysis.report.render import html, markdown  # noqa: PLC0415
+    from qcqpbench.analysis.report.write import report_text, write_report  # noqa: PLC0415 (slow to import)
 
-    suffix = Path(options.output or "").suffix
-    form = options.format or ("md" if suffix == ".md" else "html")
-    kind = markdown.KIND if form == "md" else html.KIND
-    target = Path(options.output or f"report.{form}")
-    if options.output != "-":
-        # Checked before the files are read, which may take minutes.
-        check_target(target, kind)
-    results = read(options.files)
-    numbers = contents(results)
-    text = (markdown.markdown if form == "md" else html.html)(results, numbers)
+    form = options.format or ("md" if Path(options.output or "").suffix == ".md" else "html")
     if options.output == "-":
-        sys.stdout.write(text)
+        sys.stdout.write(report_text(options.files, form))
         return DONE
-    with writing_text(target, kind) as file:
-        file.write(text)
-    print("\n".join(verdict(numbers)))
-    print(f"{target}: {len(results.rows)} runs, {len(text.encode(errors='replace')) / 1e6:.1f} MB")
+    report = write_report(options.files, options.output or f"report.{form}", form)
+    print("\n".join(report.verdict))
+    print(f"{report.path}: {report.runs} runs, {report.bytes / 1e6:.1f} MB")
     return DONE
 
 
@@ -103,9 +89,9 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _difference_in_words(difference: Difference, problem: str) -> str:
-    row, name, stored = difference.row, difference.name, shown(repr(difference.stored))
-    run = f"{shown(row['solver'])} start {row['start']} on {shown(problem)}"
-    return f"run {row['id']}: {name} is {difference.recomputed!r}, stored is {stored} ({run})"
+    row, stored = difference.row, shown(repr(difference.stored))
+    run = f"{shown(row.solver)} start {row.start} on {shown(problem)}"
+    return f"run {row.id}: {difference.name} is {difference.recomputed!r}, stored is {stored} ({run})"
 
 
 def _merge(options: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from qcqpbench.catalog.solver import SolverFacts
@@ -13,13 +14,13 @@ from qcqpbench.catalog.status import Scope
 from qcqpbench.errors import QcqpbenchError, require
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.qcqp import QCQP
-from qcqpbench.run.attempt import Attempt, certify_attempt, check_accepts, random_start
-from qcqpbench.run.conformance import check_solver
+from qcqpbench.run.attempt import Attempt, certify_attempt, random_start, spec_of_objects
+from qcqpbench.run.conformance import checks_of_solver, tolerance_notice
 from qcqpbench.run.isolation.description import problem_apart, solver_facts
 from qcqpbench.run.isolation.worker import Worker
-from qcqpbench.run.verify import FEASIBILITY_TOLERANCE
+from qcqpbench.run.run_spec import RunOptions
 
-from .common import DONE, FAILED, align, cell, width
+from .common import DONE, FAILED, add_run_options, align, cell, given_run_options, width
 
 
 def add_commands(commands: Any) -> None:
@@ -30,16 +31,7 @@ def add_commands(commands: Any) -> None:
     )
     command.add_argument("-s", "--solver", action="append", required=True, help="a solver's spec; may be repeated")
     command.add_argument("-r", "--starts", type=int, default=1, help="number of random starts (default: 1)")
-    command.add_argument(
-        "--timeout", type=float, default=math.inf, metavar="S", help="time limit of a run in seconds (default: none)"
-    )
-    command.add_argument(
-        "--tolerance",
-        type=float,
-        default=FEASIBILITY_TOLERANCE,
-        metavar="T",
-        help=f"relative feasibility tolerance (default: {FEASIBILITY_TOLERANCE:g})",
-    )
+    add_run_options(command, show_defaults=True)
     command.add_argument("--json", action="store_true", help="print JSON")
     command.set_defaults(command=_solve)
 
@@ -58,33 +50,39 @@ def add_commands(commands: Any) -> None:
     command.add_argument("--json", action="store_true", help="print JSON")
     command.set_defaults(command=_certify)
 
-    command = commands.add_parser("check", help="test a solver on problems with known answers")
+    command = commands.add_parser(
+        "check",
+        help="test a solver on problems with known answers",
+        description="Run a solver on small problems with known answers, and check its answers, its claims and its "
+        "behaviour. The exit code is 1 if a case fails.",
+    )
     command.add_argument("solver", metavar="SOLVER", help="a solver's spec")
+    command.add_argument("--case", metavar="TEXT", help="run only the cases whose names contain this text")
     command.set_defaults(command=_check)
 
 
 def _solve(options: argparse.Namespace) -> int:
     require(options.starts >= 1, f"-r must be at least 1, got {options.starts}")
-    require(options.timeout > 0, f"--timeout must be a positive number of seconds, got {options.timeout}")
-    finite_tolerance = 0 <= options.tolerance < math.inf
-    require(finite_tolerance, f"--tolerance must be a finite number, 0 or more, got {options.tolerance}")
+    run_options = RunOptions(**given_run_options(options))
     problem = problem_apart(options.problem)
     solvers = [(text, solver_facts(text)) for text in options.solver]
     for _, facts in solvers:
-        check_accepts(facts, problem)
+        # Raises an error for a solver that does not accept the problem, before any solver runs.
+        spec_of_objects(problem, facts, run_options)
     columns = _columns(problem, [facts for _, facts in solvers])
     widths = [max(map(len, ["solver", *options.solver])), *map(width, columns)]
     attempts: list[Attempt] = []
     if not options.json:
         print(*align([["solver", *columns]], widths=widths))
     try:
-        with Worker() as worker:
+        with Worker(run_options.threads) as worker:
             for (text, facts), number in itertools.product(solvers, range(options.starts)):
-                start = random_start(problem, number)
-                isolated = worker.attempt(problem, facts.spec, start, options.timeout, tolerance=options.tolerance)
-                attempts.append(isolated.attempt)
+                start = random_start(problem, number, run_options.start_seed)
+                outcome = worker.attempt(problem, facts.spec, start, run_options)
+                spec = replace(outcome.spec, problem=outcome.spec.problem or options.problem, start=number)
+                attempts.append(replace(outcome.attempt, spec=spec))
                 if not options.json:
-                    _print_attempt(text, number, isolated.attempt, columns, widths)
+                    _print_attempt(text, attempts[-1], columns, widths)
     finally:
         if options.json:
             print(json.dumps([attempt.record() for attempt in attempts], indent=2))
@@ -106,9 +104,9 @@ def _columns(problem: MaxMargin | QCQP, solvers: Iterable[SolverFacts]) -> list[
     ]
 
 
-def _print_attempt(solver: str, start: int, attempt: Attempt, columns: list[str], widths: list[int]) -> None:
-    row = attempt.record() | {"start": start}
-    print(*align([[solver, *(cell(row[name]) for name in columns)]], widths=widths))
+def _print_attempt(solver: str, attempt: Attempt, columns: list[str], widths: list[int]) -> None:
+    record = attempt.record()
+    print(*align([[solver, *(cell(record[name]) for name in columns)]], widths=widths))
     if attempt.point is None:
         print(f"  {attempt.message or attempt.termination.message}")
     sys.stdout.flush()
@@ -119,7 +117,7 @@ def _certify(options: argparse.Namespace) -> int:
     if not isinstance(task, MaxMargin):
         raise QcqpbenchError(f"PROBLEM must be a max-margin task, got the general QCQP {options.problem}")
     with Worker() as worker:
-        attempt = worker.attempt(task, options.solver, time_limit=options.timeout).attempt
+        attempt = worker.attempt(task, options.solver, options=RunOptions(time_limit=options.timeout)).attempt
     certificate = certify_attempt(task, attempt, options.timeout)
     names = ("bound", "margin", "gap", "proved_optimal", "iterations", "seconds")
     record = {name: getattr(certificate, name) for name in names}
@@ -131,9 +129,12 @@ def _certify(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    checks = check_solver(options.solver)
-    for check in checks:
-        print("ok    " if check.passed else "FAILED", ": ".join(filter(None, [check.case, check.message])))
-    failed = sum(not check.passed for check in checks)
-    print(f"{options.solver}: {len(checks) - failed} passed, {failed} failed")
+    if notice := tolerance_notice(solver_facts(options.solver)):
+        print(f"{options.solver} {notice}")
+    passed = failed = 0
+    for check in checks_of_solver(options.solver, options.case):
+        passed, failed = passed + check.passed, failed + (not check.passed)
+        text = ": ".join(filter(None, [check.case, check.message]))
+        print("ok    " if check.passed else "FAILED", text, flush=True)
+    print(f"{options.solver}: {passed} passed, {failed} failed")
     return FAILED if failed else DONE

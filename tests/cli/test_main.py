@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -118,24 +119,70 @@ def test_version_and_help_exit_with_0(capsys: pytest.CaptureFixture[str]) -> Non
     assert f"qcqpbench {qcqpbench.__version__}\n" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("words", [[], ["--debug"]])
+def test_without_a_command_the_help_is_printed(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Compare with --help; the exit code is that of wrong usage."""
+    assert main(words) == 2
+    out, err = capsys.readouterr()
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert (out, err) == (capsys.readouterr().out, "")
+
+
+ASCII_ENVIRONMENTS = [
+    {"PYTHONIOENCODING": "ascii"},
+    {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+]
+
+
+@pytest.mark.parametrize("environment", ASCII_ENVIRONMENTS)
+@pytest.mark.parametrize(
+    ("words", "code", "replaced"),
+    [
+        ("theory --help", 0, r"\u03ba"),
+        ("list problems", 0, ""),
+        ("solve κ -s gip", 2, r"\u2026"),
+        ("check slsqp --case annulus", 0, r"\u2264"),
+        ("run -p parity[m=2,p=2] -s slsqp", 0, r"\u2192"),
+    ],
+)
+def test_output_that_is_ascii_has_replaced_characters(
+    words: str, code: int, replaced: str, environment: dict[str, str], tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [SCRIPT, *words.split()],
+        capture_output=True,
+        check=False,
+        timeout=60,
+        cwd=tmp_path,
+        env=os.environ | environment,
+    )
+    text = (done.stdout + done.stderr).decode("ascii")
+    assert done.returncode == code and "Traceback" not in text and replaced in text
+
+
+def test_the_help_does_not_import_rich() -> None:
+    program = "import sys; from qcqpbench.cli.main import main; code = main([]); assert 'rich' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL).returncode == 0
+
+
 BAD = [
-    ("COMMAND", []),
     ("invalid choice: 'dance'", ["dance"]),
     ("invalid choice: 'things'", ["list", "things"]),
     ("unrecognized arguments: --xyz", ["list", "problems", "--xyz"]),
     ("m must be at least 2 for covariances, got 1", ["convert", "covariance_perceptron[m=1]", "OUT"]),
     ("p must be at least 1, got 0", ["convert", "covariance_perceptron[p=0]", "OUT"]),
     (
-        "load must be a positive number of patterns per synapse, got -1.0",
+        "load must be positive and finite (patterns per synapse), got -1.0",
         ["convert", "covariance_perceptron[load=-1]", "OUT"],
     ),
     ("f must be more than 0 and at most 1, got 1.5", ["convert", "covariance_perceptron[f=1.5]", "OUT"]),
-    ("load or p must be given, got both", ["convert", "covariance_perceptron[load=1,p=3]", "OUT"]),
+    ("exactly one of load and p must be given, got both", ["convert", "covariance_perceptron[load=1,p=3]", "OUT"]),
     ("unknown parameter of covariance_perceptron 'patterns'", ["convert", "covariance_perceptron[patterns=3]", "OUT"]),
     ("m must be a whole number, got many", ["convert", "parity[m=many]", "OUT"]),
     ("did you mean 'covariance_perceptron'?", ["convert", "covariance_perceptrn", "OUT"]),
     (
-        "the patterns must fit into memory, got 1.6e+13 GB: make m, n or p smaller",
+        "the patterns must fit into memory and be under 1 TiB, got 1.6e+13 GB: make m, n or p smaller",
         ["convert", "covariance_perceptron[m=10000000]", "OUT"],
     ),
     ("must fit into memory", ["convert", "parity[m=10000000,p=10000000000000]", "OUT"]),
@@ -145,6 +192,9 @@ BAD = [
         ["convert", "covariance_perceptron[m=3", "OUT"],
     ),
     ("missing.npz: no such file", ["convert", "missing.npz", "OUT"]),
+    ("missing.xyz: unknown file format '.xyz'; allowed: .npz, .qplib, ", ["convert", "missing.xyz", "OUT"]),
+    ("problem.txt: unknown file format '.txt'; allowed: .npz, .qplib, ", ["solve", "problem.txt", "-s", "gip"]),
+    ("missing.npz: no such file", ["solve", "missing.npz", "-s", "gip"]),
     ("cannot be written: No such file or directory", ["convert", SMALL, "none/a.npz"]),
     ("cannot be written: Not a directory", ["convert", SMALL, "file/a.npz"]),
     ("cannot be written: Is a directory", ["convert", SMALL, "folder.npz"]),

@@ -3,8 +3,11 @@
 import csv
 import importlib.util
 import json
+import math
 import shutil
+from enum import Enum
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,10 +15,9 @@ import qcqpbench
 from qcqpbench.catalog.machine import Machine
 from qcqpbench.cli.main import main
 from qcqpbench.results import reverify
-from qcqpbench.results._blobs import pack
-from qcqpbench.results.export import EXPORTED
+from qcqpbench.results._encoding import pack
+from qcqpbench.results.row import COLUMNS
 from qcqpbench.results.store import Store
-from qcqpbench.run.job import load_problem
 from tests.support.old_files import make_older
 from tests.support.results_files import CONVEX, TASK, add_runs, call, change, read_rows, rewrite_keys
 
@@ -55,14 +57,18 @@ def test_verify_agrees_with_the_rows_of_runs(results: Path, capsys: pytest.Captu
 def test_verify_prints_the_values_that_differ(
     results: Path, capsys: pytest.CaptureFixture[str], id: int, name: str, value: str
 ) -> None:
-    original = {row["id"]: row[name] for row in read_rows(results)}[id]
+    original = {row.id: getattr(row, name) for row in read_rows(results)}[id]
     change(results, f"UPDATE run SET {name} = {value} WHERE id = {id}")
-    stored = {row["id"]: row[name] for row in read_rows(results)}[id]
+    stored = {row.id: getattr(row, name) for row in read_rows(results)}[id]
     assert original != stored
     code, lines = call(capsys, "verify", results)
     assert code == 1
-    assert lines[0].startswith(f"run {id}: {name} is {original!r}, stored is {stored!r} (")
+    assert lines[0].startswith(f"run {id}: {name} is {text(original)}, stored is {text(stored)} (")
     assert lines[1:] == [f"{results}: 6 rows, 6 points re-evaluated: 1 differ"]
+
+
+def text(value: Any) -> str:
+    return f"'{value.value}'" if isinstance(value, Enum) else repr(value)
 
 
 def test_verify_notices_a_changed_point(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,7 +85,8 @@ def test_verify_notices_a_changed_point(results: Path, capsys: pytest.CaptureFix
 def test_rows_of_schema_1_cannot_be_checked_in_full(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_older(results, 1)
     code, (line, last) = call(capsys, "verify", results)
-    assert code == 1 and line.startswith("could not be checked: 2 rows: objective, violation and point_status are of x")
+    reason = "objective, violation and point_status are computed from x, which files of schema 1 do not store"
+    assert code == 1 and line == f"could not be checked: 2 rows: {reason}"
     assert last == f"{results}: 6 rows, 6 points re-evaluated: could not be checked: 2 rows"
 
 
@@ -116,7 +123,7 @@ def test_each_problem_is_built_once(results: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(
         reverify,
         "problem_apart",
-        lambda text: loaded.append(text) or load_problem(text),  # type: ignore[func-returns-value]
+        lambda text: loaded.append(text) or qcqpbench.problem(text),  # type: ignore[func-returns-value]
     )
     assert main(["verify", str(results)]) == 0
     assert len(loaded) == 2
@@ -174,15 +181,19 @@ def test_export_writes_csv(results: Path, tmp_path: Path, capsys: pytest.Capture
     assert call(capsys, "export", results, target) == (0, [f"{target}: 6 rows"])
     with target.open(newline="", encoding="utf-8") as file:
         table = list(csv.DictReader(file))
-    assert tuple(table[0]) == EXPORTED
+    assert set(COLUMNS) - set(table[0]) == {"number", "machine"}
     for row, expected in zip(table, read_rows(results), strict=True):
-        for name in ("margin", "objective", "solve_seconds", "time_limit"):
-            assert (float(row[name]) if row[name] else None) == expected[name]
-        for name in ("start", "iterations", "memory_limit"):
-            assert (int(row[name]) if row[name] else None) == expected[name]
+        for name in ("margin", "objective", "solve_seconds"):
+            assert (float(row[name]) if row[name] else None) == getattr(expected, name)
+        assert (float(row["time_limit"]) if row["time_limit"] else math.inf) == expected.time_limit
+        for name in ("id", "start", "iterations", "memory_limit_bytes"):
+            assert (int(row[name]) if row[name] else None) == getattr(expected, name)
         for name in ("key", "solver", "problem_id", "message", "termination"):
-            assert row[name] == expected[name]
-        assert (json.loads(row["details"]) if row["details"] else None) == expected["details"]
+            assert row[name] == str(getattr(expected, name))
+        assert (json.loads(row["details"]) if row["details"] else None) == expected.details
+        of_problem = (row["problem_name"], row["m"], row["load"], row["seed"])
+        assert of_problem == (expected.problem.partition("[")[0], "4" if row["margin"] else "5", "1.0", "0")
+        assert row["solver_name"] == expected.solver.partition("[")[0]
         assert (row["cpu"], row["commit"], row["command"]) == ("a CPU", "c0ffee", "a, command")
     assert len({row["invocation"] for row in table}) == 2
 
@@ -196,14 +207,12 @@ def test_export_writes_the_same_table_as_parquet(
     assert call(capsys, "export", results, tmp_path / "a.parquet")[1] == [f"{tmp_path / 'a.parquet'}: 6 rows"]
     assert main(["export", str(results), str(tmp_path / "a.csv")]) == 0
     table = parquet.read_table(tmp_path / "a.parquet")
-    assert tuple(table.column_names) == EXPORTED
     with (tmp_path / "a.csv").open(newline="", encoding="utf-8") as file:
         for row, expected in zip(table.to_pylist(), csv.DictReader(file), strict=True):
             assert {name: "" if value is None else str(value) for name, value in row.items()} == expected
+            assert list(row) == list(expected)
     for row, origin in zip(table.to_pylist(), read_rows(results), strict=True):
-        assert [row[name] for name in ("margin", "start", "solver")] == [
-            origin[name] for name in ("margin", "start", "solver")
-        ]
+        assert [row["margin"], row["start"], row["solver"]] == [origin.margin, origin.start, origin.solver]
 
 
 @NEEDS_PYARROW
