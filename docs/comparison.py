@@ -6,14 +6,17 @@ python docs/comparison.py table             print the table in Markdown
 
 import json
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import mean
-from typing import Any
 
 import qcqpbench
 from qcqpbench.catalog.registry import solver
+from qcqpbench.catalog.status import Termination
 from qcqpbench.run.attempt import random_start
 from qcqpbench.run.isolation.worker import Worker
+from qcqpbench.run.run_spec import RunOptions
 
 RESULTS = Path(__file__).parent / "results" / "comparison.jsonl"
 TIME_LIMIT_SECONDS = 120.0
@@ -32,14 +35,35 @@ SOLVERS = {
 }
 
 
-def read_rows() -> list[dict[str, Any]]:
-    """Return the rows of the results file, or an empty list if the file does not exist."""
-    return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+@dataclass(frozen=True)
+class Run:
+    """Values of a line of the results file that the table needs."""
+
+    label: str
+    load: float
+    seed: int
+    termination: Termination
+    kappa_bar: float | None
+    kappa_bar_theory: float
+    solve_seconds: float | None
+
+    @classmethod
+    def from_json(cls, line: str) -> "Run":
+        """Return the run in a line of the results file."""
+        record = json.loads(line)
+        record["termination"] = Termination.stored(record["termination"])
+        return cls(**{field.name: record[field.name] for field in fields(cls)})
+
+
+def read_runs() -> list[Run]:
+    """Return the runs in the results file, or an empty list if the file does not exist."""
+    return [Run.from_json(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
 
 
 def run(chosen: list[str]) -> None:
     """Make the missing runs of the `chosen` solvers (all by default) and append them to the results file."""
-    done = {(row["label"], row["load"], row["seed"]) for row in read_rows()}
+    done = {(run.label, run.load, run.seed) for run in read_runs()}
+    options = RunOptions(time_limit=TIME_LIMIT_SECONDS)
     with Worker() as worker:
         for load in LOADS:
             for label in chosen or SOLVERS:
@@ -47,34 +71,35 @@ def run(chosen: list[str]) -> None:
                     if (label, load, seed) in done:
                         continue
                     task = qcqpbench.problem(f"covariance_perceptron[m=100,load={load},seed={seed}]")
-                    attempt = worker.attempt(task, solver(label), random_start(task), TIME_LIMIT_SECONDS).attempt
-                    row = {"label": label, "load": load, "seed": seed} | attempt.record()
-                    del row["point"]
+                    attempt = worker.attempt(task, solver(label), random_start(task), options).attempt
+                    record = {"label": label, "load": load, "seed": seed} | attempt.record()
+                    del record["point"]
                     with RESULTS.open("a") as file:
-                        file.write(json.dumps(row) + "\n")
+                        file.write(json.dumps(record) + "\n")
                     print(label, load, seed, attempt.termination, attempt.kappa_bar, attempt.solve_seconds, flush=True)
 
 
 def table() -> None:
     """Print the table in Markdown."""
-    rows = read_rows()
-    theory = {row["load"]: row["kappa_bar_theory"] for row in rows}
+    runs = read_runs()
+    theory = {run.load: run.kappa_bar_theory for run in runs}
     print("| solver |", " | ".join(f"P̂ = {load}" for load in LOADS), "|")
     print("|---|" + "---|" * len(LOADS))
     print("| theory (m → ∞) |", " | ".join(f"{theory[load]:.3f}" for load in LOADS), "|")
     for label in SOLVERS:
         cells = []
         for load in LOADS:
-            runs = [row for row in rows if row["label"] == label and row["load"] == load]
-            cells.append(cell(runs) if runs else "–")
+            of_cell = [run for run in runs if run.label == label and run.load == load]
+            cells.append(cell(of_cell) if of_cell else "–")
         print(f"| `{label}` |", " | ".join(cells), "|")
 
 
-def cell(runs: list[dict[str, Any]]) -> str:
+def cell(runs: Sequence[Run]) -> str:
     """Return the margins of the runs, their mean time, and the number of runs with each termination but success."""
-    margins = " ".join("–" if row["kappa_bar"] is None else f"{row['kappa_bar']:.3f}" for row in runs)
-    seconds = mean(row["solve_seconds"] or TIME_LIMIT_SECONDS for row in runs)
-    ended = [row["termination"] for row in runs if row["termination"] not in ("locally_optimal", "finished")]
+    margins = " ".join("–" if run.kappa_bar is None else f"{run.kappa_bar:.3f}" for run in runs)
+    seconds = mean(run.solve_seconds or TIME_LIMIT_SECONDS for run in runs)
+    successes = Termination.LOCALLY_OPTIMAL, Termination.FINISHED
+    ended = [str(run.termination) for run in runs if run.termination not in successes]
     remark = "".join(f"; {ended.count(status)}× {status}" for status in sorted(set(ended)))
     return f"{margins}; {seconds:.1f} s{remark}"
 
