@@ -89,7 +89,10 @@ class CovariancePerceptron(TaskFamily):
         return task
 
     def _identity_plus_sparse(self, p: int, c: float) -> NDArray[np.float64]:
-        """Return `p` patterns 1 + χ; the entries of the strict lower triangles are drawn by pattern, then by row."""
+        """Return `p` patterns 1 + χ with entries ±c in χ, shape (p, m, m).
+
+        The entries of the strict lower triangles are drawn by pattern, then by row.
+        """
         m, size = self.m, self.m * (self.m - 1) // 2
         patterns = allocate(p, m, m)
         row, column = np.tril_indices(m, -1)

@@ -88,7 +88,7 @@ class Library(Family):
         if point.is_file() and isinstance(problem, QCQP):
             x, value = _read_published_point(point, problem, line)
             metadata = replace(metadata, reference=x, best_known=BestKnown(value, point.name))
-        return replace(problem, metadata=metadata)
+        return problem.replace(metadata=metadata)
 
     @property
     def _folder(self) -> Path:
@@ -127,7 +127,7 @@ class Library(Family):
             new = line["name"] not in ("", *index)
             require(new, f"{location}: name must be neither empty nor repeated, got {line['name']!r}")
             index[line["name"]] = _Line(location, _parse_best(location, line.get("best", "")))
-        require(bool(index), f"{path}: must have a line for each instance after the header, got none")
+        require(bool(index), f"{path}: must have at least one line after the header, got none")
         return index
 
 
@@ -162,11 +162,11 @@ def _read_csv(path: Path) -> list[tuple[str, list[str]]]:
             try:
                 lines = [(f"{path}:{reader.line_num}", list(map(str.strip, cells))) for cells in reader if any(cells)]
             except csv.Error as error:
-                raise QcqpbenchError(
-                    f"{path}:{reader.line_num}: line must be valid CSV, but it is not: {error}"
-                ) from error
+                raise QcqpbenchError(f"{path}:{reader.line_num}: line must be valid CSV, got {error}") from error
+    except QcqpbenchError:
+        raise
     except UnicodeDecodeError as error:
-        raise QcqpbenchError(f"{path}: must be UTF-8 text, but it is not: {error}") from error
+        raise QcqpbenchError(f"{path}: must be UTF-8 text, got other bytes: {error}") from error
     except (OSError, ValueError) as error:
         raise QcqpbenchError(f"{path}: cannot be read: {system_reason(error)}") from error
     return lines or [(f"{path}:1", [])]

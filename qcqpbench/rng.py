@@ -5,6 +5,8 @@ between mathematical libraries. Therefore this module starts from raw bits and u
 754 specifies exactly: comparisons, + − × ÷ and √.
 """
 
+from numbers import Integral
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +22,7 @@ _PAIRS_PER_DRAW = 1 << 13
 
 def stream(seed: int, axis: str, *key: int) -> np.random.PCG64:
     """Return the bit generator for `seed`, `axis` and `key`; other axes and keys give independent streams."""
+    require(isinstance(seed, Integral), f"seed must be a whole number, 0 or more, got {seed!r:.100}")
     require(seed >= 0, f"seed must be 0 or more, got {seed}")
     require(axis in AXES, f"axis must be one of {', '.join(AXES)}, got {axis!r}")
     return np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(AXES.index(axis), *key)))

@@ -7,6 +7,7 @@ import shutil
 import stat
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,14 @@ from qcqpbench import QCQP, QcqpbenchError
 from qcqpbench.analysis.figures.base import Data, Figure
 from qcqpbench.analysis.figures.style import save
 from qcqpbench.atomic_files import absolute, is_text, magic, writing, writing_text
+from qcqpbench.catalog.machine import Machine
 from qcqpbench.cli.main import main
 from qcqpbench.problem.formats.qplib import write_point
 from qcqpbench.results.store import Store
-from qcqpbench.run.attempt import solve
-from qcqpbench.run.job import Outcome, load_problem
+from qcqpbench.run.attempt import Outcome, solve
 from qcqpbench.run.suite import Suite
 from tests.support.figure_runs import NEEDS_MATPLOTLIB
+from tests.support.results_files import reply
 
 PROBLEM = "classical_perceptron[m=3,p=4]"
 ANY = magic("anything", b"")
@@ -35,9 +37,10 @@ LINES = magic("lines", b"line")
 def results_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("files") / "results.db"
     with Store(path, write=True) as store:
-        store.begin("a command", {"cpu": "a CPU"})
-        for job in Suite.of([PROBLEM], ["slsqp"], 1).jobs():
-            store.add(Outcome(job, solve(load_problem(job.problem), job.solver), begun=1.0))
+        store.begin("a command", Machine(cpu="a CPU"))
+        for spec in Suite.of([PROBLEM], ["slsqp"]).runs():
+            attempt = replace(solve(qcqpbench.problem(spec.problem), spec.solver), spec=spec)
+            store.add(Outcome(attempt, reply(), begun=1.0))
     return path
 
 

@@ -12,7 +12,7 @@ from qcqpbench.errors import QcqpbenchError, require, system_reason
 
 
 def read_npz(path: Path, kind: str, max_bytes: int, names: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
-    """Read arrays of an .npz file and return them by name; refuse pickled objects.
+    """Read arrays of an .npz file and return them by name.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def read_npz(path: Path, kind: str, max_bytes: int, names: Collection[str] | Non
     Raises
     ------
     QcqpbenchError
-        If the file cannot be read, is damaged, or is too large when unpacked.
+        If the file cannot be read, is damaged, contains pickled objects, or is too large when unpacked.
     """
     try:
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:

@@ -16,9 +16,9 @@ def per_synapse(capacity: ArrayLike, m: ArrayLike, n: ArrayLike) -> Any:
     Parameters
     ----------
     capacity
-        Number of patterns P or information 𝓘.
+        Number of patterns P, or information 𝓘 in bits.
     m, n
-        Numbers of inputs and outputs.
+        Numbers of inputs and outputs, at least 1; not checked.
 
     Returns
     -------
@@ -42,6 +42,11 @@ def classical_information(kappa_bar: ArrayLike, m: ArrayLike, n: ArrayLike) -> A
     -------
     float or array
         𝓘 = P (m + n) in bits, where P is `classical_capacity`.
+
+    Raises
+    ------
+    QcqpbenchError
+        If m < 1 or κ̄ is NaN.
     """
     return classical_capacity(kappa_bar, m) * (np.asarray(m) + np.asarray(n))
 
@@ -56,12 +61,17 @@ def covariance_information(kappa_bar: ArrayLike, m: ArrayLike, n: ArrayLike, f: 
     m, n
         Numbers of inputs and outputs.
     f
-        Sparseness of the patterns, from 0 to 1.
+        Density of the patterns: probability that an off-diagonal entry is not zero, from 0 to 1; 1 (dense) by default.
 
     Returns
     -------
     float or array
         𝓘 = P (log₂K + N) in bits, where P is `covariance_capacity` and log₂K + N is `covariance_pattern_bits`.
+
+    Raises
+    ------
+    QcqpbenchError
+        If m < 1, n < 2, κ̄ is NaN, or f is not in [0, 1].
     """
     return covariance_capacity(kappa_bar, m, n) * covariance_pattern_bits(m, n, f)
 
@@ -74,25 +84,30 @@ def covariance_pattern_bits(m: ArrayLike, n: ArrayLike, f: ArrayLike = 1.0) -> A
     m, n
         Numbers of inputs and outputs.
     f
-        Sparseness of the pattern, from 0 to 1.
+        Density of the pattern: probability that an off-diagonal entry is not zero, from 0 to 1; 1 (dense) by default.
 
     Returns
     -------
     float or array
         log₂K + N in bits, for N = n(n−1)/2 labels and K possible patterns with M = m(m−1)/2 entries. log₂K is
         M (f − S(f)), see `bits_per_entry`.
+
+    Raises
+    ------
+    QcqpbenchError
+        If f is not in [0, 1].
     """
     m, n = np.asarray(m), np.asarray(n)
     return m * (m - 1) / 2 * bits_per_entry(f) + n * (n - 1) / 2
 
 
 def bits_per_entry(f: ArrayLike) -> Any:
-    """Return the information of one entry of a pattern.
+    """Return the information of one off-diagonal entry of a pattern, which is +, − or zero.
 
     Parameters
     ----------
     f
-        Sparseness of the pattern, from 0 to 1.
+        Density of the pattern: probability that the entry is not zero, from 0 to 1 (dense).
 
     Returns
     -------
@@ -117,14 +132,19 @@ def information_ratio(m: ArrayLike, n: ArrayLike, f: ArrayLike = 1.0) -> Any:
     Parameters
     ----------
     m, n
-        Numbers of inputs and outputs.
+        Numbers of inputs, at least 1, and of outputs, at least 2.
     f
-        Sparseness of the patterns, from 0 to 1.
+        Density of the patterns: probability that an off-diagonal entry is not zero, from 0 to 1; 1 (dense) by default.
 
     Returns
     -------
     float or array
-        𝓘_cov/𝓘_class, independent of the margin. For f = 1: 2[m(m−1)+n(n−1)]/((n−1)(m+n)), which tends to 2 for
-        n ≫ m, to 2 for n = m ≫ 1 and to 2(m−1)/(n−1) for n ≪ m.
+        𝓘_cov/𝓘_class, independent of the margin. For f = 1 it is 2[m(m−1) + n(n−1)]/((n−1)(m+n)): exactly 2 for n = m,
+        close to 2 for n ≫ m, and close to 2(m−1)/(n−1) for m ≫ n.
+
+    Raises
+    ------
+    QcqpbenchError
+        If m < 1, n < 2, or f is not in [0, 1].
     """
     return covariance_information(0.0, m, n, f) / classical_information(0.0, m, n)

@@ -10,20 +10,21 @@ import pytest
 
 from qcqpbench import QCQP, MaxMargin, QcqpbenchError, problem, read, solve, write
 from qcqpbench.analysis.report.numbers.sources import read as read_results
+from qcqpbench.catalog.machine import Machine
 from qcqpbench.catalog.registry import family, solver
 from qcqpbench.catalog.spec import spell
-from qcqpbench.catalog.status import Termination
+from qcqpbench.catalog.status import PointStatus, Termination
 from qcqpbench.cli.main import main
 from qcqpbench.problem.formats.qplib import write_point
 from qcqpbench.results.store import Store
-from qcqpbench.run.attempt import assemble
+from qcqpbench.run.attempt import Outcome, assemble
 from qcqpbench.run.conformance import check_family
-from qcqpbench.run.job import Outcome
 from qcqpbench.run.proposal import Proposal
 from qcqpbench.run.suite import Suite
 from qcqpbench.run.suite_file import load_suite
 from qcqpbench.run.verify import evaluate, verify
 from tests.support.outside import QPLIB, absence
+from tests.support.results_files import reply
 
 NAMES = [line.split(",")[0] for line in (QPLIB / "index.csv").read_text().splitlines()[1:]] if QPLIB.is_dir() else []
 needs_qplib = pytest.mark.skipif(not NAMES, reason=absence(QPLIB))
@@ -32,7 +33,7 @@ needs_qplib = pytest.mark.skipif(not NAMES, reason=absence(QPLIB))
 def disk(sense: str, radius: float) -> QCQP:
     """Return x + y on x² + y² ≤ radius², of optimum ±√2 radius."""
     bounds: dict[str, Any] = {"x_lower": [-9.0, -9.0], "x_upper": [9.0, 9.0], "sense": sense}
-    return QCQP.from_matrices((None, (1.0, 1.0), 0.0), [(np.eye(2), None, -np.inf, radius**2)], **bounds)
+    return QCQP(q=(1.0, 1.0), quadratic_constraints=[(np.eye(2), None, -np.inf, radius**2)], **bounds)
 
 
 @pytest.fixture
@@ -116,8 +117,8 @@ def test_a_relative_path_may_be_run_and_verified_elsewhere(
     assert "6 rows, 6 points re-evaluated: all as stored" in capsys.readouterr().out
     with Store(results) as store:
         rows = list(store.rows())
-    assert {row["problem"] for row in rows} == {spec(folder, instance=name) for name in ("one", "two", "three")}
-    best = {row["problem_id"]: row["best_known"] for row in rows}
+    assert {row.problem for row in rows} == {spec(folder, instance=name) for name in ("one", "two", "three")}
+    best = {row.problem_id: row.best_known for row in rows}
     assert best == {
         disk("minimize", 1).id: pytest.approx(-np.sqrt(2)),
         disk("maximize", 2).id: 2.5,
@@ -138,13 +139,13 @@ def test_the_report_reads_the_best_known_values_again(folder: Path, tmp_path: Pa
     index.write_text("name,best\ntwo,2.5\ntask,0.5\n")
     for chosen, name in (("slsqp", "two"), ("gip", "task")):
         with Store(tmp_path / "results.db", write=True) as store:
-            store.begin("test", {})
-            (job,) = Suite.of([spec(folder, instance=name)], [chosen]).jobs()
-            attempt = solve(problem(job.problem), chosen, start=np.eye(3)[:2] if name == "task" else [0.5, 0.5])
-            store.add(Outcome(job, attempt))
+            store.begin("test", Machine())
+            (run,) = Suite.of([spec(folder, instance=name)], [chosen]).runs()
+            attempt = solve(problem(run.problem), chosen, start=np.eye(3)[:2] if name == "task" else [0.5, 0.5])
+            store.add(Outcome(replace(attempt, spec=run), reply()))
 
     def known() -> set[float | None]:
-        return {row["best_known"] for row in read_results([tmp_path / "results.db"]).rows}
+        return {row.best_known for row in read_results([tmp_path / "results.db"]).rows}
 
     assert known() == {2.5, 0.5}
     index.write_text("name,best\ntwo,2.75\ntask,0.75\n")
@@ -171,15 +172,16 @@ def test_two_names_of_one_problem_are_run_once(
     lines = capsys.readouterr().err.splitlines()
     first, second = (spec(folder, instance=name) for name in ("two", "again"))
     same = f"qcqpbench: {second} is the same problem as {first}"
-    assert lines[1] == f"{same}; the runs and the best known value of the latter count"
+    assert lines[0] == f"{same}; the runs and the best known value of {first} are used"
+    assert lines[1] == "run → results.db: 1 runs"
     assert lines[2].startswith("[1/1] slsqp on ") and len(lines) == 3
     (row,) = read_results(["results.db"]).rows
-    assert (row["problem"], row["best_known"]) == (first, 2.5)
+    assert (row.problem, row.best_known) == (first, 2.5)
     (folder / "one.qplib").write_text("nothing")
     index.write_text("name,best\nthree,\ntwo,2.5\none,\n")
     assert main(command) == 2
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 2 and lines[1].startswith(f"qcqpbench: {folder}/one.qplib:")
+    assert len(lines) == 1 and lines[0].startswith(f"qcqpbench: {folder}/one.qplib:")
     with Store("results.db") as store:
         assert len(list(store.rows())) == 1
 
@@ -191,7 +193,7 @@ WRONG = [
         "name,best,best\none,3,4\n",
         "index.csv:1: header must have at most one column 'best', as in 'name,best', got 'name,best,best'$",
     ),
-    ("name,best\n", "index.csv: must have a line for each instance after the header, got none$"),
+    ("name,best\n", "index.csv: must have at least one line after the header, got none$"),
     ("name,best\none\n", "index.csv:2: line must have 2 cells, as the header has, got 1$"),
     ("name,best\n\none,1,2\n", "index.csv:3: line must have 2 cells, as the header has, got 3$"),
     ("name,best\n,3\n", "index.csv:2: name must be neither empty nor repeated, got ''$"),
@@ -202,7 +204,7 @@ WRONG = [
     ("name,best\none,1e999\n", "index.csv:2: best must be a finite number or empty, got '1e999'$"),
     ("name,best\none,-1_0\n", "index.csv:2: best must be a finite number or empty, got '-1_0'$"),
     ("name,best\none,\u0663\n", "index.csv:2: best must be a finite number or empty, got '\u0663'$"),
-    ('name,best\none,"1\n', "index.csv:2: line must be valid CSV, but it is not: "),
+    ('name,best\none,"1\n', "index.csv:2: line must be valid CSV, got "),
     (
         "name,best\none,-1.4142135\n",
         r"index.csv:2: stated objective must be -1.4142.*, that of the point in one.sol, got -1.4142135$",
@@ -237,7 +239,7 @@ def test_missing_files_and_names_are_refused(folder: Path) -> None:
     with pytest.raises(QcqpbenchError, match=r"nowhere.index.csv: cannot be read: No such file"):
         problem(spec("nowhere", instance="one"))
     (folder / "index.csv").write_bytes(b"name,best\none\xff,3\n")
-    with pytest.raises(QcqpbenchError, match=r"index.csv: must be UTF-8 text, but it is not: "):
+    with pytest.raises(QcqpbenchError, match=r"index.csv: must be UTF-8 text, got other bytes: "):
         Suite.of([spec(folder)], ["slsqp"])
     with pytest.raises(
         QcqpbenchError, match=r"path must be a folder with an index.csv, as in library.path=FOLDER., got None$"
@@ -281,7 +283,7 @@ def test_published_points_of_qplib_have_the_published_objectives(
     index = [line.split(",") for line in (QPLIB / "index.csv").read_text().splitlines()]
     echo = solver("slsqp")
     with Store(tmp_path / "points.db", write=True) as store:
-        store.begin("a command", {})
+        store.begin("a command", Machine())
         for line in index[1:]:
             row = dict(zip(index[0], line, strict=True))
             instance = load(QPLIB, row["name"])
@@ -292,17 +294,10 @@ def test_published_points_of_qplib_have_the_published_objectives(
             assert max(finding.violation or 0.0, finding.relative_violation or 0.0) <= 1e-8
             assert x is not None and instance.metadata.best_known is not None
             proposal = Proposal(Termination.FINISHED, x)
-            attempt = assemble(
-                instance.metadata.spec or "",
-                instance.id,
-                echo.facts(),
-                proposal,
-                evaluate(instance, None, proposal, 1e-6),
-                None,
-            )
+            (run,) = Suite.of([spec(QPLIB, instance=row["name"])], ["slsqp"]).runs()
+            attempt = assemble(run, echo.scope, proposal, evaluate(instance, None, proposal, 1e-6))
             assert (attempt.objective, attempt.best_known) == (finding.objective, finding.objective)
-            (job,) = Suite.of([spec(QPLIB, instance=row["name"])], ["slsqp"]).jobs()
-            store.add(Outcome(job, attempt))
+            store.add(Outcome(attempt, reply()))
     assert main(["verify", str(tmp_path / "points.db")]) == 0
     assert "16 rows, 16 points re-evaluated: all as stored" in capsys.readouterr().out
 
@@ -338,7 +333,7 @@ def test_scip_evaluates_qplib_alike(name: str) -> None:
     accepted = []
     for shift, objective in ((0.0, 0.0), (3e-5, 0.0), (0.0, -3e-5)):
         values = instance.values(x) + shift
-        model, variables = scip_model(replace(instance, lower=values - 1e-6, upper=values + 1e-6))
+        model, variables = scip_model(instance.replace(lower=values - 1e-6, upper=values + 1e-6))
         solution = model.createSol()
         for variable, value in zip(variables, [*x, instance.objective(x) + objective], strict=True):
             model.setSolVal(solution, variable, float(value))
@@ -358,6 +353,7 @@ def test_rows_of_other_packages_are_verified(chosen: str, tmp_path: Path, capsys
     assert "1 rows, 1 points re-evaluated: all as stored" in capsys.readouterr().out
     with Store(target) as store:
         (row,) = store.rows()
-    assert row["point_status"] == "feasible" and row["best_known"] == pytest.approx(-10.94820362)
-    assert row["objective"] >= row["best_known"] - 1e-4
-    assert row["bound"] is None or row["bound"] <= row["best_known"]
+    assert row.point_status is PointStatus.FEASIBLE and row.objective is not None
+    assert row.best_known is not None and row.best_known == pytest.approx(-10.94820362)
+    assert row.objective >= row.best_known - 1e-4
+    assert row.bound is None or row.bound <= row.best_known
