@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from qcqpbench.catalog.solver import Budget, QCQPSolver, RunFunction, Solution
 from qcqpbench.catalog.status import Availability, Termination
+from qcqpbench.problem.formulations import FormulationName
 from qcqpbench.problem.qcqp import QCQP
 
 from . import _qcqp_compat
@@ -53,7 +54,7 @@ class Qcqp(QCQPSolver):
     tolerance = 1e-2
     accuracy = 1e-2
 
-    formulation: Literal["epigraph", "min_norm"] = "min_norm"
+    formulation: FormulationName = "min_norm"
     suggest: Literal["random", "spectral", "sdr"] = "random"
     improve: Literal["admm", "coord_descent", "dccp", "ipopt"] = "admm"
     max_iter: int = 1000

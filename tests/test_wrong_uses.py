@@ -287,7 +287,7 @@ RUN: dict[str, WrongUse] = {
     "output in a missing folder": (lambda u: u.run(output="none/a.db"), "output must be in an existing folder, got n"),
     "output is a folder": (lambda u: u.run(output="folder"), "folder: must be a qcqpbench results file, got a folder"),
     "output is text": (lambda u: u.run(output="text.db"), "text.db: must be a qcqpbench results file, got another"),
-    "misspelt option": (lambda u: u.run(time_limt=5), "unexpected keyword argument 'time_limt'"),
+    "misspelt option": (lambda u: u.run(time_limt=5), "did you mean 'time_limit'"),
 }
 
 RESULTS: dict[str, WrongUse] = {

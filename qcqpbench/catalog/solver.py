@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from numbers import Real
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qcqpbench.errors import MAX_MESSAGE_CHARACTERS, require
+from qcqpbench.problem.formulations import FormulationName
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.qcqp import QCQP
 
@@ -347,7 +348,7 @@ class QCQPSolver(Solver):
 
     accepts = QCQP
 
-    formulation: Literal["epigraph", "min_norm"] = "epigraph"
+    formulation: FormulationName = "epigraph"
 
     @abstractmethod
     def build(self, problem: QCQP) -> RunFunction: ...

@@ -62,6 +62,11 @@ class Termination(_Status):
         """True if the solver claims a globally or locally optimal point."""
         return self in (Termination.OPTIMAL, Termination.LOCALLY_OPTIMAL)
 
+    @property
+    def is_regular(self) -> bool:
+        """True if the solver ended as intended, so that its message needs no attention."""
+        return self.claims_a_solution or self is Termination.FINISHED
+
 
 class PointStatus(_Status):
     """The status of a returned point, as verified by the suite."""

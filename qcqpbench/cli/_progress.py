@@ -32,8 +32,12 @@ T = TypeVar("T")
 _FRAMES_PER_SECOND = 2
 _MAX_SHOWN_RUNS = 8
 _MIN_RUNS_FOR_ESTIMATE = 3
-_EXPECTED_TERMINATIONS = (Termination.OPTIMAL, Termination.LOCALLY_OPTIMAL, Termination.STALLED, Termination.FINISHED)
 _TERMINALS_WITHOUT_CURSOR = ("dumb", "unknown")
+
+
+def _is_expected(termination: Termination) -> bool:
+    """Return whether a run ended regularly or stalled, as is usual for local solvers."""
+    return termination.is_regular or termination is Termination.STALLED
 
 
 class _Tally:
@@ -58,7 +62,7 @@ class _Tally:
                 objectives.append(values.objective or 0.0)
         if values.solve_seconds is not None:
             self.seconds.append(values.solve_seconds)
-        if values.termination not in _EXPECTED_TERMINATIONS:
+        if not _is_expected(values.termination):
             self.other_terminations[str(values.termination)] += 1
 
 
@@ -245,7 +249,7 @@ class Progress:
             f"{self._run_label(outcome.spec)}: {attempt.termination}",
             f"{quantity} {value:.5g}" if value is not None else "",
             f"{attempt.solve_seconds:.3g} s" if attempt.solve_seconds is not None else "",
-            " ".join(attempt.message.split()) if attempt.termination not in _EXPECTED_TERMINATIONS else "",
+            " ".join(attempt.message.split()) if not _is_expected(attempt.termination) else "",
         ]
         return ", ".join(filter(None, facts))
 

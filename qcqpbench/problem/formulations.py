@@ -7,7 +7,7 @@ and then by pattern, followed by the row lengths.
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,13 +22,24 @@ from .qcqp import QCQP
 
 Array = NDArray[np.float64]
 
+# The allowed values of the parameter `formulation` of solvers.
+FormulationName = Literal["epigraph", "min_norm"]
 _CHUNK_BYTES = 1 << 21
 
 
 class Formulation(ABC):
-    """Base class of formulations of a `MaxMargin` task as a QCQP."""
+    """Base class of formulations of a `MaxMargin` task as a QCQP.
 
-    name: ClassVar[str]
+    Attributes
+    ----------
+    name
+        One of `FormulationName`.
+    positive_only
+        Whether the formulation represents only tasks with a positive margin.
+    """
+
+    name: ClassVar[FormulationName]
+    positive_only: ClassVar[bool] = False
 
     @abstractmethod
     def encode(self, task: MaxMargin) -> QCQP:
@@ -79,6 +90,7 @@ class MinNorm(Formulation):
     """
 
     name = "min_norm"
+    positive_only = True
 
     def encode(self, task: MaxMargin) -> QCQP:
         check_task(task)

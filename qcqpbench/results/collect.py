@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from itertools import chain
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 from qcqpbench.catalog.machine import machine
 from qcqpbench.catalog.registry import check_type
 from qcqpbench.catalog.registry import problem as named_problem
 from qcqpbench.catalog.solver import Solver
-from qcqpbench.errors import QcqpbenchError, require
+from qcqpbench.errors import QcqpbenchError, nearest, require
 from qcqpbench.problem.formats.by_suffix import write
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.qcqp import QCQP
 from qcqpbench.run.attempt import Outcome
 from qcqpbench.run.pools.local_pool import LocalPool, Pool, Running
-from qcqpbench.run.run_spec import RunSpec
+from qcqpbench.run.run_spec import OPTIONS, RunOptionArguments, RunSpec
 from qcqpbench.run.suite import Settings, Suite, listed
 from qcqpbench.run.suite_file import load_suite
 
@@ -95,15 +95,11 @@ def run(
     problems: Iterable[str | Path | MaxMargin | QCQP] | None = None,
     solvers: Iterable[str | Solver] | None = None,
     starts: int | None = None,
-    start_seed: int | None = None,
-    time_limit: float | None = None,
-    memory_limit_bytes: int | None = None,
-    threads: int | None = None,
-    tolerance: float | None = None,
     jobs: int | None = None,
     output: str | Path,
     dask: str | None = None,
     force: bool = False,
+    **options: Unpack[RunOptionArguments],
 ) -> Results:
     """Run solvers on problems in isolated processes, and store a row for each run in a results file.
 
@@ -120,11 +116,8 @@ def run(
     solvers
         Specs or solvers. The class of a solver must be importable by other processes: in a notebook, define it in a
         module.
-    starts, start_seed
-        Number of random starts of each solver on each problem, and their seed; by default those of the suite, or 1
-        and 0.
-    time_limit, memory_limit_bytes, threads, tolerance
-        Options of each run, see `RunOptions`; by default those of the suite, or of `RunOptions`.
+    starts
+        Number of random starts of each solver on each problem; by default that of the suite, or 1.
     jobs
         Number of simultaneous runs; by default one per CPU.
     output
@@ -133,6 +126,9 @@ def run(
         Address of a Dask scheduler, or ``local``; None for processes of this machine.
     force
         Whether to repeat the runs that the file contains.
+    **options
+        Options of each run: `start_seed`, `time_limit`, `memory_limit_bytes`, `threads`, `tolerance`, …, see
+        `RunOptions`; by default those of the suite, or of `RunOptions`.
 
     Returns
     -------
@@ -148,14 +144,9 @@ def run(
     --------
     >>> results = run(problems=["parity[k=2]"], solvers=["gip"], output="parity.db")  # doctest: +SKIP
     """
-    given = {
-        "starts": starts,
-        "start_seed": start_seed,
-        "time_limit": time_limit,
-        "memory_limit_bytes": memory_limit_bytes,
-        "threads": threads,
-        "tolerance": tolerance,
-    }
+    given = {"starts": starts, **options}
+    for name in given.keys() - {"starts", *OPTIONS}:
+        raise nearest(name, OPTIONS, "argument of run")
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     settings = Settings(**changes)
     _check_arguments(output, dask, force)

@@ -6,6 +6,7 @@ No solver is imported. Problem families of other packages build their problems i
 import hashlib
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,18 +19,20 @@ from qcqpbench.problem.formulations import formulation
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.qcqp import QCQP
 from qcqpbench.run.isolation.description import problem_apart
-from qcqpbench.run.verify import FEASIBILITY_TOLERANCE, OF_TASK, optimality_gap, verify
+from qcqpbench.run.verify import FEASIBILITY_TOLERANCE, OF_QCQP, OF_TASK, optimality_gap, verify
 
 from ._encoding import plain
 from .row import Row
+from .schema import MIGRATIONS
 from .store import Array, Store
 
-_OF_QCQP = ("objective", "violation", "relative_violation")
 _WITHOUT_A_POINT = (PointStatus.NONE, PointStatus.INVALID)
 # Start of the year 10000, in seconds since 1970.
 _END_OF_TIME = 253_402_300_800.0
 _X_IS_MISSING = "objective, violation and point_status are computed from x, which files of schema 1 do not store"
 _BEST_KNOWN_IS_MISSING = "best_known: this installation has no best known value of the problem"
+# Words of the first schema. Other columns were added later, and are NULL in rows of older files.
+_FIRST_SCHEMA = frozenset(re.findall(r"\w+", " ".join(MIGRATIONS[0])))
 # Theory is computed with SciPy, whose last digits depend on its version.
 _THEORY_TOLERANCE = 1e-9
 # Columns that entered keys before schema 6. Newer keys leave out columns with default values.
@@ -104,10 +107,11 @@ def reverify(store: Store) -> Iterator[Checked]:
 
     Quantities recomputed at a stored point must agree exactly: margin, kappa_bar, overlap and test_accuracy of a task;
     objective, violation, relative_violation and point_status of the QCQP that the solver was given, with the tolerance
-    of the row; and the gap between value and bound. In a row without a point these quantities must be None. The columns
-    sense and best_known are compared with the problem if they are not None, kappa_bar_theory also if it is None and the
-    row has a point, and the key is compared with the columns it is computed from. A stored best_known that is worse
-    than the current one is not a difference, because lists of best known values improve over time.
+    of the row; and the gap between value and bound. Of these, columns that the first schema lacks are not compared if
+    they are None. In a row without a point all these quantities must be None. The columns sense and best_known are
+    compared with the problem if they are not None, kappa_bar_theory also if it is None and the row has a point, and the
+    key is compared with the columns it is computed from. A stored best_known that is worse than the current one is not
+    a difference, because lists of best known values improve over time.
 
     Impossible values are differences: a scope that is not a `Scope`, a negative peak_memory_bytes, and a start time
     `begun` before 1970 or after the year 9999. Claims of the solver (termination, bound, times, message) cannot be
@@ -238,7 +242,9 @@ class _Recheck:
         if _agrees(getattr(row, value_name), values[value_name]):
             values["gap"] = optimality_gap(row.bound, getattr(row, value_name))
         self.differences += [
-            Difference.of(row, name, value) for name, value in values.items() if not _agrees(getattr(row, name), value)
+            Difference.of(row, name, value)
+            for name, value in values.items()
+            if not (_agrees(getattr(row, name), value) or _may_be_missing(row, name))
         ]
         if row.formulation is not None and x is None:
             self.unchecked[_X_IS_MISSING] += 1
@@ -246,11 +252,11 @@ class _Recheck:
     def _evaluate(self, row: Row, seen: MaxMargin | QCQP, point: Array, x: Array | None) -> dict[str, Any]:
         """Return the quantities recomputed at the point of `row`, by column name."""
         finding = verify(self.problem, point, row.tolerance)
-        names = OF_TASK if isinstance(self.problem, MaxMargin) else _OF_QCQP
+        names = OF_TASK if isinstance(self.problem, MaxMargin) else OF_QCQP
         values = {name: getattr(finding, name) for name in names}
         if x is not None:
             finding = verify(seen, x, row.tolerance)
-            values |= {name: getattr(finding, name) for name in _OF_QCQP}
+            values |= {name: getattr(finding, name) for name in OF_QCQP}
         if x is not None or row.formulation is None:
             values["point_status"] = finding.point_status
         return values
@@ -266,11 +272,16 @@ def _arrays(store: Store, run: int) -> tuple[Array | None, Array | None]:
 
 
 def _values_without_a_point(row: Row) -> list[Difference]:
-    names = [name for name in (*OF_TASK, *_OF_QCQP, "gap") if getattr(row, name) is not None]
+    names = [name for name in (*OF_TASK, *OF_QCQP, "gap") if getattr(row, name) is not None]
     differences = [Difference.of(row, name, None) for name in names]
     if row.point_status not in _WITHOUT_A_POINT:
         differences.append(Difference.of(row, "point_status", PointStatus.NONE))
     return differences
+
+
+def _may_be_missing(row: Row, name: str) -> bool:
+    """Return whether a column is None and the version that wrote the row may not have had it."""
+    return getattr(row, name) is None and name not in _FIRST_SCHEMA
 
 
 def _is_close(stored: float | None, theory: float | None) -> bool:

@@ -12,6 +12,7 @@ from qcqpbench.catalog.registry import family as named_family
 from qcqpbench.catalog.solver import Solver, SolverFacts
 from qcqpbench.catalog.status import Availability, PointStatus, Scope, Termination
 from qcqpbench.errors import require
+from qcqpbench.problem.formulations import FORMULATIONS
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.qcqp import QCQP
 
@@ -132,7 +133,7 @@ def check_family(family: str | Family) -> list[Check]:
 
 def cases(facts: SolverFacts) -> list[Case]:
     """Return the cases that a solver accepts."""
-    positive_only = facts.formulation == "min_norm"
+    positive_only = facts.formulation in FORMULATIONS and FORMULATIONS[facts.formulation].positive_only
     tasks = [case for case in _tasks() if not (positive_only and (case.optimum or 0.0) < 0)]
     return [*(_qcqps() if facts.takes_qcqps else []), *tasks]
 

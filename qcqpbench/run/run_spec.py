@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from numbers import Real
-from typing import Any
+from typing import Any, TypedDict
 
 from qcqpbench.errors import require
 
@@ -81,7 +81,8 @@ def _option(default: Any, **facts: Any) -> Any:
 class RunOptions:
     """Options of a run: the seed of its starts, its limits, and the feasibility tolerance.
 
-    A new option is a new field here; the command line, suite files, run specs and rows follow from it.
+    A new option is a new field here and in `RunOptionArguments`; the command line, suite files, `qcqpbench.run`, run
+    specs and rows follow from it.
 
     Parameters
     ----------
@@ -160,6 +161,16 @@ class RunOptions:
             value = getattr(self, name)
             if value is not None or name != "memory_limit_bytes":
                 object.__setattr__(self, name, facts.check(name, value))
+
+
+class RunOptionArguments(TypedDict, total=False):
+    """Keyword arguments of functions that accept the fields of `RunOptions`; None stands for the default."""
+
+    start_seed: int | None
+    time_limit: float | None
+    memory_limit_bytes: int | None
+    threads: int | None
+    tolerance: float | None
 
 
 OPTIONS: Mapping[str, OptionFacts] = {option.name: option.metadata["facts"] for option in fields(RunOptions)}

@@ -29,7 +29,8 @@
     starts = 5                        # settings and parameters of this solver only
     where.load = [0.5, 1]             # run only on problems with one of these loads
 
-In a solver's block, a key with the name of a setting is that setting; a parameter of the same name must be given in the
+The settings are `starts` and the options of `qcqpbench.run.run_spec.RunOptions`, by their names in suite files. In a
+solver's block, a key with the name of a setting is that setting; a parameter of the same name must be given in the
 brackets of the spec. If several blocks match a solver and a problem, the last one is used. A solver that accepts only
 max-margin tasks is left out on general QCQPs, with a warning if the suite requests it by name.
 """

@@ -20,8 +20,9 @@ Array = NDArray[np.float64]
 
 # Relative violation up to which a point is feasible, unless the suite sets another.
 FEASIBILITY_TOLERANCE = 1e-6
-# Fields of a `Finding` that are defined for tasks.
+# Fields of a `Finding` that are defined for tasks, and those that are defined for QCQPs.
 OF_TASK = ("margin", "kappa_bar", "overlap", "test_accuracy")
+OF_QCQP = ("objective", "violation", "relative_violation")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 import qcqpbench
 from qcqpbench import QcqpbenchError
 from qcqpbench.catalog.registry import family, solver, solvers
-from qcqpbench.run.run_spec import RunSpec
+from qcqpbench.run.run_spec import OPTIONS, RunOptionArguments, RunSpec
 from qcqpbench.run.suite import Settings, Suite, problem_labels, solver_labels
 from qcqpbench.run.suite_file import load_suite, suites
 
@@ -363,3 +363,7 @@ def test_labels_of_solvers_denote_the_same_solvers() -> None:
 
 def test_labels_of_unknown_names_keep_all_parameters() -> None:
     assert problem_labels(["a[m=1]"]) == solver_labels(["a[m=1]"]) == {"a[m=1]": "a[m=1]"}
+
+
+def test_arguments_of_run_are_the_run_options() -> None:
+    assert RunOptionArguments.__annotations__.keys() == OPTIONS.keys()

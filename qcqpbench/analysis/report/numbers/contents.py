@@ -18,8 +18,6 @@ from .sources import MicroBenchmark, ReportInput, ReportMachine
 from .timing import AnytimePanel, SizePanel, Target, timing
 
 _MAX_MESSAGE_CHARACTERS = 300
-# Messages of these terminations are not listed, unless the claim is false.
-_SUCCESSES = {Termination.OPTIMAL, Termination.LOCALLY_OPTIMAL, Termination.FINISHED}
 
 
 @dataclass(frozen=True)
@@ -381,7 +379,7 @@ def _messages(facts: Facts) -> tuple[MessageCount, ...]:
     """Return the messages of unsuccessful runs and false claims, merging messages that differ only in numbers."""
     rows_by_message: dict[tuple[str, Termination, str], list[ReportRow]] = defaultdict(list)
     for row in facts.rows:
-        if (row.termination not in _SUCCESSES or facts.is_false(row)) and row.message:
+        if (not row.termination.is_regular or facts.is_false(row)) and row.message:
             pattern = re.sub(r"\d[\d.e+-]*", "#", row.message)
             rows_by_message[row.label, row.termination, pattern].append(row)
     return tuple(
