@@ -98,5 +98,5 @@ def with_nominal_load(row: M) -> M:
 
 def require_rows(rows: list[T]) -> list[T]:
     """Return `rows`; raise QcqpbenchError if it is empty."""
-    require(bool(rows), "the results file must hold runs for this figure, got none; without -r the command runs them")
+    require(bool(rows), "the results file has no runs for this figure; without the option -r the command makes them")
     return rows

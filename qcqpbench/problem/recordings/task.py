@@ -217,10 +217,10 @@ def normalized(patterns: Array, S: Array, normalize: Normalize) -> Array:
 
 
 def in_channel_units(W: Array, S: Array, normalize: Normalize) -> Array | None:
-    """Return the weights V with V P Vᵀ = W N(P) Wᵀ, where N(P) is the normalized P; None for normalize="trial".
+    """Return weights V that give on a covariance P what W gives on the normalized P: V P Vᵀ = W N(P) Wᵀ.
 
-    N(P) is D P Dᵀ with D = diag(1/√S_ii) for "channels", L⁻¹ for "whiten" and the identity for "none", so that V is
-    W D. For "trial", D differs between trials.
+    N(P) = D P Dᵀ with D = diag(1/√S_ii) for "channels", D = L⁻¹ with S = L Lᵀ for "whiten" and the identity for
+    "none", so V = W D. Return None for "trial", where D differs between trials.
 
     Parameters
     ----------
