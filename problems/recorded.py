@@ -60,7 +60,7 @@ class Recorded(Family):
     def generate(self) -> MaxMargin:
         path = SHIPPED if self.path is None else Path(self.path)
         arrays: dict[str, Any] = _arrays(path)
-        choices = {name: value for name, value in self.parameters.items() if name != "path"}
+        choices: dict[str, Any] = {name: value for name, value in self.parameters.items() if name != "path"}
         if self.classes is not None:
             choices["classes"] = self.classes.split(":")
         try:

@@ -25,7 +25,7 @@ from qcqpbench.problem.qcqp import QCQP
 from .best_known import with_best_known
 from .family import Family, generated
 from .solver import Solver
-from .spec import ParameterFacts, Parametrized, configure, describe_parameters, parameters_of, parse
+from .spec import ParameterFacts, ParameterValue, Parametrized, configure, describe_parameters, parameters_of, parse
 
 _FAMILIES, _SOLVERS = "qcqpbench.problems", "qcqpbench.solvers"
 
@@ -57,7 +57,7 @@ class ProblemFacts:
     """Spec of a problem with all parameters that are not None written out, and the values of these parameters."""
 
     spec: str
-    parameters: Mapping[str, str | float | bool | None]
+    parameters: Mapping[str, ParameterValue]
 
 
 def describe_family(name: str) -> FamilyFacts:

@@ -24,6 +24,8 @@ _BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, 
 _ALLOWED_TYPES = "int, float, bool, str, a Literal of these, or one of them | None"
 _MINIMUM = "minimum"
 
+# A value of a parameter; None if it is not given.
+ParameterValue = str | float | bool | None
 T = TypeVar("T", bound="Parametrized")
 V = TypeVar("V", int, float, int | None, float | None)
 
@@ -52,7 +54,7 @@ def parse(text: str) -> tuple[str, dict[str, str]]:
     return shape[1], parameters
 
 
-def spell(name: str, parameters: dict[str, Any]) -> str:
+def spell(name: str, parameters: Mapping[str, ParameterValue]) -> str:
     """Return the spec of `name` and `parameters`, the inverse of `parse`; floats are written exactly."""
     inside = ",".join(f"{key}={_write(value)}" for key, value in parameters.items())
     return f"{name}[{inside}]" if inside else name
@@ -123,7 +125,7 @@ class Parametrized:
             object.__setattr__(self, field.name, value)
 
     @property
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, ParameterValue]:
         """The parameters that are not None, in the order of their declaration."""
         values = {field.name: getattr(self, field.name) for field, _ in parameters_of(type(self))}
         return {key: value for key, value in values.items() if value is not None}
@@ -194,7 +196,7 @@ def _type_name(hint: Any) -> str:
     return hint.__qualname__ if is_plain else str(hint).replace("typing.", "")
 
 
-def configure(kind: type[T], parameters: dict[str, Any]) -> T:
+def configure(kind: type[T], parameters: Mapping[str, ParameterValue]) -> T:
     """Return an instance of the Parametrized class `kind` with `parameters`, given by name as text or as values.
 
     Raise QcqpbenchError if a parameter is unknown, missing or invalid.
@@ -225,7 +227,7 @@ class ParameterFacts:
 
     name: str
     type: str
-    default: str | float | bool | None
+    default: ParameterValue
 
 
 def describe_parameters(kind: type) -> tuple[ParameterFacts, ...]:

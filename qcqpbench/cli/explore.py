@@ -10,7 +10,7 @@ import numpy as np
 
 from qcqpbench import theory
 from qcqpbench.catalog.registry import family_names, solver_names
-from qcqpbench.catalog.spec import ParameterFacts, spell
+from qcqpbench.catalog.spec import ParameterFacts, ParameterValue, spell
 from qcqpbench.catalog.status import Availability
 from qcqpbench.errors import QcqpbenchError, require
 from qcqpbench.problem.formats.by_suffix import FORMATS, write
@@ -179,7 +179,12 @@ def _summary(problem: MaxMargin | QCQP) -> str:
     """Return one line with the type, size and id of a problem."""
     if isinstance(problem, MaxMargin):
         eigenvalue = f"{problem.smallest_eigenvalue:.6g}"
-        sizes = {"p": problem.p, "m": problem.m, "n": problem.n, "smallest_eigenvalue": eigenvalue}
+        sizes: dict[str, ParameterValue] = {
+            "p": problem.p,
+            "m": problem.m,
+            "n": problem.n,
+            "smallest_eigenvalue": eigenvalue,
+        }
         return f"{spell('MaxMargin', sizes)} id {problem.id}"
     sizes = {
         "variables": problem.n_variables,

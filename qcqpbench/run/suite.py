@@ -18,7 +18,7 @@ from qcqpbench.catalog.registry import (
     solver_plugin,
 )
 from qcqpbench.catalog.solver import Solver, SolverFacts
-from qcqpbench.catalog.spec import ParameterFacts, parse, spell
+from qcqpbench.catalog.spec import ParameterFacts, ParameterValue, parse, spell
 from qcqpbench.errors import QcqpbenchError, require
 from qcqpbench.problem.formats.by_suffix import FORMATS, is_file, is_path
 from qcqpbench.problem.maxmargin import MaxMargin
@@ -247,7 +247,7 @@ def _warn_of_copies(text: str, runs: Iterable[RunSpec], texts_by_id: dict[str, s
             warnings.warn(f"{text} is the same problem as {first}; {consequence}", stacklevel=4)
 
 
-def facts(problem: str) -> dict[str, Any]:
+def facts(problem: str) -> dict[str, ParameterValue]:
     """Return the name and the parameters of a problem as a dict; for a file, only its path as the name."""
     return {"name": problem} if is_file(problem) else {"name": parse(problem)[0], **problem_parameters(problem)}
 

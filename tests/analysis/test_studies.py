@@ -100,11 +100,12 @@ def results_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def few_runs() -> Suite:
     """Return some problems of the quick study, with less effort."""
+    parameters: dict[str, dict[str, Any]] = {spec: facts(spec) for spec in finite_size_suite(quick=True).problems}
     chosen = [
         spec
-        for spec in finite_size_suite(quick=True).problems
-        if (facts(spec).get("load") in (1, 2) or facts(spec)["n"] == 3) and facts(spec)["seed"] < 3
-        if facts(spec)["m"] < 40 or (facts(spec)["n"] == 2 and facts(spec)["seed"] == 0)
+        for spec, values in parameters.items()
+        if (values.get("load") in (1, 2) or values["n"] == 3) and values["seed"] < 3
+        if values["m"] < 40 or (values["n"] == 2 and values["seed"] == 0)
     ]
     return tiny(
         chosen,
@@ -126,7 +127,7 @@ def stored_margins(results_file: Path, **parameters: Any) -> dict[int, list[floa
         best[spec] = max(best[spec], kappa_bar)
     margins: dict[int, list[float]] = defaultdict(list)
     for spec, kappa_bar in best.items():
-        problem_parameters = facts(spec)
+        problem_parameters: dict[str, Any] = facts(spec)
         if all(problem_parameters.get(key) == value for key, value in parameters.items()):
             margins[problem_parameters["m"]].append(kappa_bar)
     return margins

@@ -92,7 +92,7 @@ def test_spelled_values_read_back(size: int, rate: float, fast: bool, mode: Any,
         ("limit", None, None),
     ],
 )
-def test_values_are_converted(parameter: str, text: object, value: object) -> None:
+def test_values_are_converted(parameter: str, text: Any, value: object) -> None:
     converted = getattr(configure(Thing, {parameter: text}), parameter)
     assert converted == value
     assert type(converted) is type(value)
@@ -115,7 +115,7 @@ def test_values_are_converted(parameter: str, text: object, value: object) -> No
         ("limit", "x", "a number"),
     ],
 )
-def test_wrong_value_is_refused_with_the_requirement(parameter: str, value: object, requirement: str) -> None:
+def test_wrong_value_is_refused_with_the_requirement(parameter: str, value: Any, requirement: str) -> None:
     with pytest.raises(QcqpbenchError, match=rf"^thing: {parameter} must be {requirement}, got "):
         configure(Thing, {parameter: value})
 
@@ -266,7 +266,7 @@ class Damped(TaskSolver):
         ({"seed": 0}, "seed=0"),
     ],
 )
-def test_number_may_have_its_declared_minimum(parameters: dict[str, object], shown: str) -> None:
+def test_number_may_have_its_declared_minimum(parameters: dict[str, Any], shown: str) -> None:
     assert shown in configure(Damped, parameters).spec
     assert pickle.loads(pickle.dumps(configure(Damped, parameters))) == configure(Damped, parameters)
 

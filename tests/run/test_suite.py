@@ -323,7 +323,7 @@ def test_small_suites_hold_every_solver(name: str) -> None:
 
 def test_the_paper_suite_has_the_instances_of_the_papers_figure() -> None:
     suite = load_suite("paper")
-    parameters = [family(problem).parameters for problem in suite.problems]
+    parameters: list[dict[str, Any]] = [family(problem).parameters for problem in suite.problems]
     assert {(values["m"], values["n"], values["f"], values["c"], values["ensemble"]) for values in parameters} == {
         (100, 2, 0.2, 0.5, "paper")
     }

@@ -182,7 +182,7 @@ class _Spellings:
 
 
 def _facts(problem: str) -> dict[str, Any]:
-    parameters = {"n": 1} | facts(problem)
+    parameters: dict[str, Any] = {"n": 1} | facts(problem)
     synapses = parameters["m"] * parameters["n"]
     p = pattern_count(parameters.get("load"), parameters.get("p"), synapses, 1)
     return parameters | {"p": p, "load": p / synapses}

@@ -76,7 +76,11 @@ def finite_size_suite(quick: bool) -> Suite:
                 "covariance_perceptron", m=size.m, n=n, p=p, ensemble=OUTPUT_ENSEMBLES, seed=range(size.sets)
             )
         entries += _entries(size)
-    return Suite("finite-size", "", tuple(sorted(problems, key=lambda spec: facts(spec)["m"])), tuple(entries))
+    return Suite("finite-size", "", tuple(sorted(problems, key=_inputs)), tuple(entries))
+
+
+def _inputs(spec: str) -> float:
+    return float(facts(spec)["m"] or 0)
 
 
 def _entries(size: Size) -> Iterator[Entry]:

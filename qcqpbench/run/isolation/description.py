@@ -25,7 +25,7 @@ from qcqpbench.catalog.registry import (
     solver_plugin,
 )
 from qcqpbench.catalog.solver import SolverFacts
-from qcqpbench.catalog.spec import parse
+from qcqpbench.catalog.spec import ParameterValue, parse
 from qcqpbench.errors import QcqpbenchError, require
 from qcqpbench.problem.formats.by_suffix import is_file, is_path
 from qcqpbench.problem.maxmargin import MaxMargin
@@ -49,7 +49,7 @@ _Facts = TypeVar("_Facts")
 # Facts about the problems that a plug-in's spec expands to, or the error, by spec.
 _members: dict[str, tuple[ProblemFacts, ...] | QcqpbenchError] = {}
 # Parameter values of plug-in problems by spec.
-_parameters: dict[str, Mapping[str, Any]] = {}
+_parameters: dict[str, Mapping[str, ParameterValue]] = {}
 
 
 @cache
@@ -94,7 +94,7 @@ def check_problem(spec: str) -> None:
         family(spec)
 
 
-def problem_parameters(spec: str) -> Mapping[str, Any]:
+def problem_parameters(spec: str) -> Mapping[str, ParameterValue]:
     """Return the parameter values of the problem `spec` by name."""
     if not is_plugin_problem(spec):
         return family(spec).parameters

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from qcqpbench.catalog.registry import FamilyFacts, ProblemFacts
 from qcqpbench.catalog.solver import Solver, SolverFacts
-from qcqpbench.catalog.spec import ParameterFacts
+from qcqpbench.catalog.spec import ParameterFacts, ParameterValue
 from qcqpbench.catalog.status import Availability, Scope, Termination
 from qcqpbench.errors import MAX_MESSAGE_CHARACTERS, describe_error
 from qcqpbench.problem.maxmargin import MaxMargin
@@ -288,7 +288,7 @@ def encode_error(id: str, message: str, other_version: bool = False) -> bytes:
     return Message(id, os.getpid(), {"error": message, "other_version": other_version}).to_bytes()
 
 
-def _scalar(value: Any) -> str | float | bool | None:
+def _scalar(value: Any) -> ParameterValue:
     return value if value is None or isinstance(value, int | float) else _fact(value)
 
 
