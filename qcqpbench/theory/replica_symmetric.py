@@ -37,7 +37,12 @@ def margin_integral(kappa_bar: ArrayLike) -> Any:
     Returns
     -------
     float or array
-        I(κ̄), with a relative error of about 1e-14 for κ̄ ≥ −37.
+        I(κ̄) of the module docstring, with a relative error of about 1e-14 for κ̄ ≥ −37.
+
+    Raises
+    ------
+    QcqpbenchError
+        If κ̄ is NaN.
 
     Examples
     --------
@@ -60,7 +65,7 @@ def classical_capacity(kappa_bar: ArrayLike, m: ArrayLike) -> Any:
     Returns
     -------
     float or array
-        P = m / I(κ̄), independent of the number of outputs.
+        P = m / I(κ̄), independent of the number of outputs; inf where I(κ̄) underflows to 0.
 
     Raises
     ------
@@ -84,7 +89,7 @@ def covariance_capacity(kappa_bar: ArrayLike, m: ArrayLike, n: ArrayLike = 2) ->
     Returns
     -------
     float or array
-        P = 4m / ((n−1) I(κ̄)).
+        P = 4m / ((n−1) I(κ̄)); inf where I(κ̄) underflows to 0.
 
     Raises
     ------
@@ -154,7 +159,7 @@ def covariance_kappa_bar(p: ArrayLike, m: ArrayLike, n: ArrayLike = 2) -> Any:
 
 
 def _check(m: ArrayLike, n: ArrayLike = 2) -> None:
-    """Check that all `m` are at least 1 and all `n` at least 2."""
+    """Raise QcqpbenchError unless all `m` are at least 1 and all `n` at least 2."""
     require(bool((np.asarray(m) >= 1).all()), f"m must be at least 1, got {m!s:.80}")
     require(bool((np.asarray(n) >= 2).all()), f"n must be at least 2 for covariances, got {n!s:.80}")
 
@@ -166,7 +171,7 @@ def _over(count: Any, integral: Any) -> Any:
 
 
 def _positive(p: ArrayLike) -> Array:
-    """Return `p` as an array after checking that it is positive and finite."""
+    """Return `p` as a float64 array; raise QcqpbenchError unless all of it is positive and finite."""
     p = np.asarray(p, dtype=np.float64)
     require(bool(((p > 0) & (p < np.inf)).all()), f"p must be positive and finite, got {p!s:.80}")
     return p
