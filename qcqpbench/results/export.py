@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -104,12 +105,12 @@ def table(store: Store, all_rows: bool = False) -> list[Column]:
     calls = store.invocations()
     names = (*_KINDS, "details", "invocation", "command", "cpu", "commit", "problem_name", "solver_name")
     columns: dict[str, list[Any]] = {name: [] for name in names}
+    values_of_row, values_of_rows = attrgetter(*_KINDS), []
     problems: list[Mapping[str, Any]] = []
     solvers: list[Mapping[str, Any]] = []
     for row in store.rows(all_rows):
         call = calls[row.invocation]
-        for name in _KINDS:
-            columns[name].append(getattr(row, name))
+        values_of_rows.append(values_of_row(row))
         columns["details"].append(None if row.details is None else json.dumps(row.details))
         columns["invocation"].append(call.uid)
         columns["command"].append(call.command)
@@ -121,6 +122,7 @@ def table(store: Store, all_rows: bool = False) -> list[Column]:
         columns["solver_name"].append(solver_name)
         problems.append(problem)
         solvers.append(solver)
+    columns |= dict(zip(_KINDS, map(list, zip(*values_of_rows, strict=True)), strict=False))
     columns["time_limit"] = [None if limit == math.inf else limit for limit in columns["time_limit"]]
     for name in ("termination", "point_status", "scope"):
         columns[name] = [None if member is None else member.value for member in columns[name]]
@@ -137,7 +139,8 @@ def _parameter_columns(
     parameters: Sequence[Mapping[str, Any]], column_name: Callable[[str], str], taken: set[str]
 ) -> Iterator[Column]:
     """Yield a column for each parameter that occurs; a parameter with values of several types is a text column."""
-    for name in dict.fromkeys(name for values in parameters for name in values):
+    distinct = {id(values): values for values in parameters}
+    for name in dict.fromkeys(name for values in distinct.values() for name in values):
         column = column_name(name)
         while column in taken:
             column += "_"

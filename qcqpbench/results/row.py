@@ -18,6 +18,7 @@ from qcqpbench.run.attempt import RunValues
 from qcqpbench.run.run_spec import RunOptions, RunSpec
 
 _SECONDS = ("build_seconds", "solve_seconds", "cpu_seconds")
+_RANGED = (*_SECONDS, "time_limit")
 _MAX_SHOWN_CHARACTERS = 80
 
 
@@ -117,8 +118,23 @@ STORED_TYPES = {name: _stored_type(_HINTS[name]) for name in COLUMNS if name not
 _WORDS = {int: "a whole number", float: "a number", str: "text"}
 
 
+# Tuples of the types of all columns of rows that were found to be valid: most rows of a file have the same.
+_valid_types: set[tuple[type, ...]] = set()
+_MAX_VALID_TYPES = 10_000
+
+
 def find_fault(values: Mapping[str, Any]) -> str | None:
     """Return a message about the first of `values`, by column, whose type or range is wrong; None if all are valid."""
+    kinds = tuple(map(type, values.values()))
+    if kinds in _valid_types and all(values[name] is None or _in_range(name, values[name]) for name in _RANGED):
+        return None
+    fault = _find_fault(values)
+    if fault is None and len(_valid_types) < _MAX_VALID_TYPES:
+        _valid_types.add(kinds)
+    return fault
+
+
+def _find_fault(values: Mapping[str, Any]) -> str | None:
     for name, (kind, _) in STORED_TYPES.items():
         value = values[name]
         if value is not None and (type(value) is not kind or not _in_range(name, value)):

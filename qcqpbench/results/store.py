@@ -45,6 +45,8 @@ _VALUES = tuple(field.name for field in fields(RunValues))
 _INSERTED = ("invocation", "number", "key", "worker", "begun", *_SPEC, *_VALUES, "machine")
 _SECONDS = ("build_seconds", "solve_seconds", "cpu_seconds")
 _MAX_SHOWN_CHARACTERS = 80
+# JSON has no infinity, but a file that another program wrote may.
+_DECODER = json.JSONDecoder(parse_constant=str)
 
 
 @dataclass(frozen=True)
@@ -216,8 +218,7 @@ class Store:
 
     def _json(self, text: Any, where: str) -> dict[str, Any]:
         try:
-            # JSON has no infinity, but a file that another program wrote may.
-            content = json.loads(text, parse_constant=str)
+            content = _DECODER.decode(text)
         except (TypeError, ValueError, RecursionError) as error:
             reason = str(error)[:_MAX_SHOWN_CHARACTERS]
             raise QcqpbenchError(
