@@ -143,7 +143,8 @@ class Hostile(TaskSolver):
 
 
 def _multiply(until: float) -> None:
-    A = np.ones((300, 300))
+    # Large, so that the threads are almost always in BLAS and hardly ever wait for each other in Python.
+    A = np.ones((1000, 1000))
     while time.monotonic() < until:
         A @ A
 

@@ -97,8 +97,8 @@ class Usage(NamedTuple):
     """Resource usage of one request, as observed by the supervisor.
 
     memory_bytes   peak memory
-    threads        largest number of threads that used the CPU between two samples
-    over, looks    number of samples with more threads than allowed, and number of all samples
+    threads        largest number of threads that used the CPU between two counts
+    over, looks    number of counts with more threads than allowed, and number of all counts
     """
 
     memory_bytes: float = 0.0

@@ -49,6 +49,9 @@ from .shared_state import (
 )
 
 POLL_SECONDS = 0.05
+# CPU time, in clock ticks, that the threads must use together before those that used some are counted: almost what one
+# CPU gives between two looks. After so many looks without it, the count begins anew.
+_MIN_TICKS_OF_COUNT, _MAX_LOOKS_OF_COUNT = 4, 20
 # A larger output file is emptied.
 _MAX_OUTPUT_BYTES = 1 << 24
 _KILL_SECONDS, _KILL_POLL_SECONDS = 10.0, 0.002
@@ -134,8 +137,9 @@ class _Supervisor:
         self.control, self.parent, self.worker, self.phases, self.folder = control, parent, worker, phases, folder
         self.page = page
         self.descendants: list[int] = []
-        # CPU time of each thread at the last sample.
+        # CPU time of each thread at the last count, and the number of looks since then.
         self.ticks: dict[int, int] = {}
+        self.looks_since_count = 0
         self.next_scan = 0.0
         self.last_look = time.monotonic()
         # Number of the pending request; 0 if there is none. The attributes below belong to it.
@@ -221,19 +225,30 @@ class _Supervisor:
         memory = resident_bytes(self.worker, shared=True) + sum(
             resident_bytes(pid, shared=False) for pid in self.descendants
         )
-        ticks = {thread: used for pid in (self.worker, *self.descendants) for thread, used in thread_ticks(pid)}
-        # By the time they use, not by their state: threads that take turns are all ready to run on a busy machine.
-        running = sum(used > self.ticks.get(thread, 0) for thread, used in ticks.items())
-        self.ticks = ticks
-        seen = self.usage
-        self.usage = Usage(
-            memory_bytes=max(seen.memory_bytes, memory),
-            threads=max(seen.threads, running),
-            over=seen.over + (running > self.limits.threads),
-            looks=seen.looks + 1,
-        )
+        self.usage = self.usage._replace(memory_bytes=max(self.usage.memory_bytes, memory))
+        self._count_threads()
         self.page.report(self.request, self.usage)
         cut_output(self.folder / OUTPUT, _MAX_OUTPUT_BYTES)
+
+    def _count_threads(self) -> None:
+        """Count the threads that used the CPU since the last count, once they have used enough of it together.
+
+        They are counted by the time they use, not by their state: threads that take turns are all ready to run on a
+        busy machine, where a few looks may pass until the process gets some time at all.
+        """
+        ticks = {thread: used for pid in (self.worker, *self.descendants) for thread, used in thread_ticks(pid)}
+        used = [count - self.ticks.get(thread, 0) for thread, count in ticks.items()]
+        self.looks_since_count += 1
+        is_enough = sum(used) >= _MIN_TICKS_OF_COUNT
+        if is_enough or self.looks_since_count >= _MAX_LOOKS_OF_COUNT:
+            self.ticks, self.looks_since_count = ticks, 0
+        if is_enough:
+            running = sum(count > 0 for count in used)
+            self.usage = self.usage._replace(
+                threads=max(self.usage.threads, running),
+                over=self.usage.over + (running > self.limits.threads),
+                looks=self.usage.looks + 1,
+            )
 
 
 def left_behind() -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -251,8 +252,11 @@ def test_a_worker_that_cannot_start_is_one_line(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_a_supervisor_killed_at_its_start_leaves_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def fork_and_kill(*arguments: Any) -> fork_server.ForkedProcess:
-        supervisor = fork_server.fork(*arguments)
+    """Give the process a role in which it never starts, so that the supervisor is killed before, however busy it is."""
+
+    def fork_and_kill(threads: int, request: Any, *descriptors: int) -> fork_server.ForkedProcess:
+        silent = replace(request, role="tests.support.silent_role")
+        supervisor = fork_server.fork(threads, silent, *descriptors)
         supervisor.send_signal(signal.SIGKILL)
         return supervisor
 
