@@ -78,7 +78,8 @@ class Gaps:
         ]
         self.theory = attempts[name][0].kappa_bar_theory
 
-    def track_gap_to_theory(self, attempts: Attempts, name: str) -> float:
+    def track_gap_to_full_rsb(self, attempts: Attempts, name: str) -> float:
+        """Return the gap to the margin that full replica-symmetry breaking (RSB) predicts as m → ∞."""
         assert self.theory is not None
         return round(self.theory - max(self.kappa_bars), 4)
 

@@ -7,7 +7,7 @@ import numpy as np
 from qcqpbench import rng, theory
 from qcqpbench.catalog.family import Family, pattern_count
 from qcqpbench.errors import require
-from qcqpbench.problem.metadata import Metadata
+from qcqpbench.problem.metadata import Metadata, TheoryPrediction
 from qcqpbench.problem.qcqp import QCQP
 
 
@@ -41,19 +41,26 @@ class ClassicalPerceptron(Family):
         require(self.seed >= 0, f"seed must be 0 or more, got {self.seed}")
         if self.load is None and self.p is None:
             object.__setattr__(self, "load", 1.0)
-        pattern_count(self.load, self.p, self.m, self.m)
+        self._pattern_count()
+
+    def theory(self) -> TheoryPrediction:
+        """Return the margins that theory predicts; replica symmetry is exact for p ≤ 2m."""
+        kappa_bar_rs = float(theory.classical_kappa_bar(self._pattern_count(), self.m))
+        return TheoryPrediction(theory.full_rsb_from_table(kappa_bar_rs, power=1), kappa_bar_rs)
+
+    def _pattern_count(self) -> int:
+        return pattern_count(self.load, self.p, self.m, self.m)
 
     def generate(self) -> QCQP:
-        p, m = pattern_count(self.load, self.p, self.m, self.m), self.m
+        p, m = self._pattern_count(), self.m
         x = rng.signs(rng.stream(self.seed, "patterns"), p * m).reshape(p, m)
         labels = rng.signs(rng.stream(self.seed, "labels"), p)
         row, column = np.divmod(np.arange(p * m), m)
-        kappa_bar = float(theory.classical_kappa_bar(p, m))
         return QCQP.from_terms(
             m,
             quadratic=(np.zeros(m, dtype=int), np.arange(m), np.arange(m), np.ones(m)),
             linear=(1 + row, column, (x * labels[:, None]).ravel()),
             lower=np.ones(p),
             upper=np.full(p, np.inf),
-            metadata=Metadata(spec=self.spec, seed=self.seed, notes={"kappa_bar_theory": kappa_bar}),
+            metadata=Metadata(spec=self.spec, seed=self.seed, notes=self.theory().notes()),
         )

@@ -10,7 +10,7 @@ from qcqpbench import rng, theory
 from qcqpbench.catalog.family import TaskFamily, allocate
 from qcqpbench.errors import require
 from qcqpbench.problem.maxmargin import MaxMargin
-from qcqpbench.problem.metadata import Metadata
+from qcqpbench.problem.metadata import Metadata, TheoryPrediction
 
 # Few enough patterns to stay in the cache of the processor.
 _PATTERNS_PER_CHUNK = 4
@@ -61,6 +61,11 @@ class CovariancePerceptron(TaskFamily):
             object.__setattr__(self, "c", float(psd) if self.ensemble == "psd" else 0.5)
         require(0 < (self.c or 0) < np.inf, f"c must be positive and finite, got {self.c}")
 
+    def theory(self) -> TheoryPrediction:
+        """Return the margins that theory predicts, which are the same for all ensembles."""
+        kappa_bar_rs = float(theory.covariance_kappa_bar(self.pattern_count(), self.m, self.n))
+        return TheoryPrediction(theory.full_rsb_from_table(kappa_bar_rs, power=2), kappa_bar_rs)
+
     def generate(self) -> MaxMargin:
         assert self.c is not None
         p = self.pattern_count()
@@ -70,12 +75,11 @@ class CovariancePerceptron(TaskFamily):
         else:
             patterns = self._identity_plus_sparse(p, self.c)
         patterns.flags.writeable = False
-        kappa_bar = float(theory.covariance_kappa_bar(p, self.m, self.n))
         task = MaxMargin(
             patterns=patterns,
             labels=self.labels(),
             scale=float(np.sqrt(self.f) * self.c),
-            metadata=Metadata(spec=self.spec, seed=self.seed, notes={"kappa_bar_theory": kappa_bar}),
+            metadata=Metadata(spec=self.spec, seed=self.seed, notes=self.theory().notes()),
             trusted=True,
         )
         if self.ensemble == "psd":

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .problem.maxmargin import MaxMargin as MaxMargin
     from .problem.maxmargin import unit_rows as unit_rows
     from .problem.metadata import Metadata as Metadata
+    from .problem.metadata import TheoryPrediction as TheoryPrediction
     from .problem.qcqp import QCQP as QCQP
     from .problem.recordings import features as features
     from .problem.recordings.task import recorded_task as recorded_task
@@ -67,6 +68,7 @@ _MODULE_OF = {
     "TaskFamily": "catalog.family",
     "TaskSolver": "catalog.solver",
     "Termination": "catalog.status",
+    "TheoryPrediction": "problem.metadata",
     "certify": "run.attempt",
     "check_family": "run.conformance",
     "check_solver": "run.conformance",

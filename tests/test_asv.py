@@ -84,8 +84,8 @@ def test_only_feasible_points_with_a_positive_margin_count() -> None:
         (PointStatus.NONE, None),
     ]
     attempts = [replace(attempt, point_status=status, kappa_bar=kappa_bar) for status, kappa_bar in results]
-    # From κ̄ of theory at load 1, and from the best known margin of the problem that asv runs.
-    expected = {"track_gap_to_theory": 0.5343, "track_gap_to_best_known": 0.2913, "track_unsolved": 0.75}
+    # From κ̄ = .99501 of full RSB at load 1, and from the best known margin of the problem that asv runs.
+    expected = {"track_gap_to_full_rsb": 0.495, "track_gap_to_best_known": 0.2913, "track_unsolved": 0.75}
     assert run(solving.Gaps, {"slsqp": attempts}, "slsqp") == expected
 
 

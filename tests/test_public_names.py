@@ -71,6 +71,7 @@ print(run.__name__, sys.modules["qcqpbench.run"].__path__ != [])
         ("Row", "results.row"),
         ("Suite", "run.suite"),
         ("TaskFamily", "catalog.family"),
+        ("TheoryPrediction", "problem.metadata"),
     ],
 )
 def test_public_class_is_that_of_its_module(name: str, module: str) -> None:

@@ -12,15 +12,15 @@ import statistics
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import numpy as np
 
+from qcqpbench import theory
 from qcqpbench.catalog.status import PointStatus, Scope, Termination
 from qcqpbench.problem.metadata import relative_gap
 from qcqpbench.results.row import Row
 from qcqpbench.run.verify import FEASIBILITY_TOLERANCE
-from qcqpbench.theory import margin_integral
 
 from .rows import AnalysisRow
 
@@ -36,6 +36,9 @@ FLOOR = 0.01
 _BOUND_TOLERANCE = 1e-5
 _MIN_LEAST_SECONDS = 1e-9
 _LEVEL_ROUNDING = 1e-12
+# Full RSB is tabulated at these margins and little beyond; elsewhere it takes seconds per load.
+_CURVE_MARGINS: Mapping[object, tuple[float, float]] = {0: (-6.0, 1000.0), "full": (-2.499, 19.9)}
+_THEORIES = {"classical_perceptron": (theory.classical_capacity, theory.classical_kappa_bar)}
 
 
 def sign(row: Row) -> float | None:
@@ -362,20 +365,34 @@ def _shares(values: Sequence[float], levels: Sequence[float]) -> list[float]:
 # --- theory ---
 
 
-def theory_curve(loads: Sequence[float], kappa_bars: Sequence[float], points: int = 80) -> list[tuple[float, float]]:
-    """Return `points` pairs (load, κ̄) on the theory curve, from 0.8 times the least to 1.1 times the largest load.
+def theory_curve(
+    family: str, predictions: Mapping[float, float], rsb: Literal[0, "full"], points: int = 80
+) -> list[tuple[float, float]]:
+    """Return pairs (load, κ̄) on the curve of a theory, from 0.8 times the least to 1.1 times the largest load.
 
-    In replica-symmetric theory load · I(κ̄) is constant, see `qcqpbench.theory.margin_integral`. The curve is empty if
-    the given predictions do not satisfy this, or if there are none.
+    In theory the number of patterns at a margin is the load times a constant, which depends on the number of outputs.
+    If the given predictions do not satisfy this, or a margin is far out of the usual range, the pairs are the
+    predictions.
+
+    Parameters
+    ----------
+    family
+        Name of the family of the problems: classical_perceptron, or any other for covariances.
+    predictions
+        Predicted κ̄ by load.
+    rsb
+        The theory: 0 for replica symmetry, "full" for full RSB.
+    points
+        Number of pairs on the curve.
     """
-    if not loads:
-        return []
-    constants = np.asarray(loads) * margin_integral(kappa_bars)
-    if np.ptp(constants) > 1e-6 * constants.max():
-        return []
-    low, high = min(loads) * 0.8, max(loads) * 1.1
-    integrals = constants[0] / np.geomspace(low, high, points)
-    # I increases with κ̄, so interpolation in ln I inverts it.
-    grid = np.linspace(-6, 2 + math.sqrt(integrals.max()), 20_000)
-    curve = np.interp(np.log(integrals), np.log(margin_integral(grid)), grid)
-    return [(float(x), float(y)) for x, y in zip(constants[0] / integrals, curve, strict=True)]
+    least, largest = _CURVE_MARGINS[rsb]
+    loads, kappa_bars = np.array(list(predictions)), np.array(list(predictions.values()))
+    if predictions and least < kappa_bars.min() and kappa_bars.max() < largest:
+        capacity, margin = _THEORIES.get(family, (theory.covariance_capacity, theory.covariance_kappa_bar))
+        factors = capacity(kappa_bars, 1, rsb=rsb) / loads
+        if np.ptp(factors) <= 1e-6 * factors.max():
+            low, high = capacity(np.array([largest, least]), 1, rsb=rsb) / factors[0]
+            grid = np.geomspace(max(low, loads.min() * 0.8), min(high, loads.max() * 1.1), points)
+            curve = margin(grid * factors[0], 1, rsb=rsb)
+            return list(zip(grid.tolist(), curve.tolist(), strict=True))
+    return sorted(predictions.items())

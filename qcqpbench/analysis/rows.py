@@ -11,6 +11,8 @@ from qcqpbench.problem.formats.by_suffix import is_file
 from qcqpbench.results.row import Row
 from qcqpbench.run.suite import solver_labels
 
+# Names of the two theories in plots and tables: of the columns kappa_bar_theory and kappa_bar_rs.
+FULL_RSB, REPLICA_SYMMETRY = "theory (full RSB)", "replica symmetry (paper)"
 # Parameters in which the problems of one variant differ.
 _VARIED = ("load", "p", "seed", "m")
 

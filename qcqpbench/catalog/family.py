@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from qcqpbench import rng
 from qcqpbench.errors import QcqpbenchError, describe_error, require
 from qcqpbench.problem.maxmargin import MaxMargin
+from qcqpbench.problem.metadata import TheoryPrediction
 from qcqpbench.problem.qcqp import QCQP
 
 from .spec import Parametrized
@@ -51,6 +52,13 @@ class Family(Parametrized, ABC):
     def members(self) -> list["Family"]:
         """Return one family for each problem that the spec denotes in a suite; by default only this family."""
         return [self]
+
+    def theory(self) -> TheoryPrediction | None:
+        """Return the margins that theory predicts for the problem, quickly; None, the default, if there is no theory.
+
+        `generate` stores them by ``Metadata(notes=self.theory().notes())``.
+        """
+        return None
 
     @abstractmethod
     def generate(self) -> MaxMargin | QCQP:

@@ -13,6 +13,11 @@ from qcqpbench.theory import covariance_kappa_bar
 from ._progress import track
 from .common import DONE, FAILED, align, cell
 
+_LEGEND = (
+    "kappa_bar_theory: theory with full replica-symmetry breaking (RSB), m → ∞; gap_to_theory: kappa_bar_theory − "
+    "kappa_bar; gap: (bound − margin) / max(|bound|, |margin|)"
+)
+
 
 def add_commands(commands: Any) -> None:
     """Add the command `best-known` to the subparsers `commands`."""
@@ -26,7 +31,7 @@ def add_commands(commands: Any) -> None:
     actions = command.add_subparsers(metavar="ACTION")
 
     action = actions.add_parser(
-        "list", help="print margins, upper bounds, optimality gaps and the predictions of theory"
+        "list", help="print margins, upper bounds, optimality gaps, and the margins that theory (full RSB) predicts"
     )
     _add_file(action)
     action.add_argument(
@@ -64,24 +69,28 @@ def _path(name: str | None) -> Path:
 def _list(options: argparse.Namespace) -> int:
     records = list(read_records(_path(options.file)).values())
     if options.json:
-        added = ({"kappa_bar_theory": _kappa_bar_theory(record), "gap": record.gap} for record in records)
-        print(json.dumps([asdict(record) | more for record, more in zip(records, added, strict=True)], indent=2))
+        print(json.dumps([asdict(record) | _predictions(record) | {"gap": record.gap} for record in records], indent=2))
         return DONE
     labels = problem_labels([record.problem for record in records])
-    headings = ["problem", "margin", "kappa_bar", "kappa_bar_theory", "bound", "gap", "solver"]
+    headings = ["problem", "margin", "kappa_bar", "kappa_bar_theory", "gap_to_theory", "bound", "gap", "solver"]
     lines = [
         [labels[record.problem], *map(cell, _values(record)), record.solver.partition("[")[0]] for record in records
     ]
     print("\n".join(align([headings, *lines], left=(0, -1))))
+    print(_LEGEND)
     return DONE
 
 
 def _values(record: Record) -> tuple[float, ...]:
-    return record.margin, record.kappa_bar, _kappa_bar_theory(record), record.bound, record.gap
+    predictions = _predictions(record)
+    theory_values = predictions["kappa_bar_theory"], predictions["gap_to_theory"]
+    return record.margin, record.kappa_bar, *theory_values, record.bound, record.gap
 
 
-def _kappa_bar_theory(record: Record) -> float:
-    return float(covariance_kappa_bar(record.p, record.m, record.n))
+def _predictions(record: Record) -> dict[str, float]:
+    """Return κ̄ with full RSB and with replica symmetry, and by how much the best known κ̄ is below full RSB."""
+    full, symmetric = (float(covariance_kappa_bar(record.p, record.m, record.n, rsb=rsb)) for rsb in ("full", 0))
+    return {"kappa_bar_theory": full, "kappa_bar_rs": symmetric, "gap_to_theory": full - record.kappa_bar}
 
 
 def _check(options: argparse.Namespace) -> int:

@@ -25,7 +25,13 @@ from .common import DONE, FAILED, add_run_options, align, cell, given_run_option
 
 def add_commands(commands: Any) -> None:
     """Add the commands `solve`, `certify` and `check` to the subparsers `commands`."""
-    command = commands.add_parser("solve", help="run solvers on one problem and verify their points")
+    command = commands.add_parser(
+        "solve",
+        help="run solvers on one problem and verify their points",
+        description="Run solvers on one problem, verify their points, and print a line for each run. kappa_bar is the "
+        "rescaled margin; kappa_bar_theory is its prediction by the best theory, full replica-symmetry breaking, for "
+        "m → ∞. --json prints all columns, including kappa_bar_rs, the prediction by replica symmetry.",
+    )
     command.add_argument(
         "problem", metavar="PROBLEM", help="a spec such as covariance_perceptron[m=100,load=1], or a file"
     )

@@ -28,6 +28,27 @@ class Bound:
     kind: str
 
 
+@dataclass(frozen=True)
+class TheoryPrediction:
+    """Rescaled margins κ̄ that theory predicts for a typical problem of a family as m → ∞.
+
+    Parameters
+    ----------
+    kappa_bar
+        The best prediction there is: full replica-symmetry breaking (RSB). None where it is unknown.
+    kappa_bar_rs
+        The prediction with replica symmetry, the paper's κ(P). None if there is none.
+    """
+
+    kappa_bar: float | None = None
+    kappa_bar_rs: float | None = None
+
+    def notes(self) -> dict[str, str | float]:
+        """Return the notes of a `Metadata` with these predictions, without those that are None."""
+        notes = {"kappa_bar_theory": self.kappa_bar, "kappa_bar_rs": self.kappa_bar_rs}
+        return {name: value for name, value in notes.items() if value is not None}
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Metadata:
     """Origin and reference values of a problem; never part of its id.
@@ -43,7 +64,7 @@ class Metadata:
     bounds
         Known bounds on the objective.
     notes
-        Further facts by name, such as ``smallest_eigenvalue``.
+        Further facts by name, such as ``smallest_eigenvalue``, and those of `TheoryPrediction.notes`.
     """
 
     spec: str | None = None
@@ -57,6 +78,12 @@ class Metadata:
         require(isinstance(self.spec, str | None), f"spec must be text or None, got {self.spec!r:.100}")
         value = self.best_known
         require(isinstance(value, BestKnown | None), f"best_known must be a BestKnown or None, got {value!r:.100}")
+
+    @property
+    def theory(self) -> TheoryPrediction:
+        """The predictions of theory in the notes."""
+        values = (self.notes.get(name) for name in ("kappa_bar_theory", "kappa_bar_rs"))
+        return TheoryPrediction(*(None if value is None else float(value) for value in values))
 
     def __repr__(self) -> str:
         shown = {field.name: repr(getattr(self, field.name)) for field in fields(self) if field.name != "reference"}

@@ -17,6 +17,7 @@ from qcqpbench.catalog.status import PointStatus, Scope
 from qcqpbench.errors import QcqpbenchError, describe_error
 from qcqpbench.problem.formulations import formulation
 from qcqpbench.problem.maxmargin import MaxMargin
+from qcqpbench.problem.metadata import TheoryPrediction
 from qcqpbench.problem.qcqp import QCQP
 from qcqpbench.run.isolation.description import problem_apart
 from qcqpbench.run.verify import FEASIBILITY_TOLERANCE, OF_QCQP, OF_TASK, optimality_gap, verify
@@ -33,8 +34,10 @@ _X_IS_MISSING = "objective, violation and point_status are computed from x, whic
 _BEST_KNOWN_IS_MISSING = "best_known: this installation has no best known value of the problem"
 # Words of the first schema. Other columns were added later, and are NULL in rows of older files.
 _FIRST_SCHEMA = frozenset(re.findall(r"\w+", " ".join(MIGRATIONS[0])))
-# Theory is computed with SciPy, whose last digits depend on its version.
-_THEORY_TOLERANCE = 1e-9
+# Absolute and relative tolerances. Replica symmetry is computed with SciPy, whose last digits depend on its version.
+# Full RSB is interpolated in a table that later versions may refine: its tolerance covers the error bars of κ̄,
+# which are below 2e-5 for κ̄ ≥ −0.6 and below 3e-5 max(1, |κ̄|) everywhere.
+_THEORY_TOLERANCES = {"kappa_bar_rs": 1e-9, "kappa_bar_theory": 3e-5}
 # Columns that entered keys before schema 6. Newer keys leave out columns with default values.
 _OLD_KEY_COLUMNS = {
     **{name: name for name in ("problem_id", "solver", "version", "formulation", "start", "time_limit", "threads")},
@@ -109,9 +112,10 @@ def reverify(store: Store) -> Iterator[Checked]:
     objective, violation, relative_violation and point_status of the QCQP that the solver was given, with the tolerance
     of the row; and the gap between value and bound. Of these, columns that the first schema lacks are not compared if
     they are None. In a row without a point all these quantities must be None. The columns sense and best_known are
-    compared with the problem if they are not None, kappa_bar_theory also if it is None and the row has a point, and the
-    key is compared with the columns it is computed from. A stored best_known that is worse than the current one is not
-    a difference, because lists of best known values improve over time.
+    compared with the problem if they are not None, kappa_bar_theory and kappa_bar_rs also if they are None and the row
+    has a point, and the key is compared with the columns it is computed from. A stored best_known that is worse than
+    the current one is not a difference, because lists of best known values improve over time; nor is a change of
+    kappa_bar_theory within the error bar of the table of full RSB.
 
     Impossible values are differences: a scope that is not a `Scope`, a negative peak_memory_bytes, and a start time
     `begun` before 1970 or after the year 9999. Claims of the solver (termination, bound, times, message) cannot be
@@ -216,19 +220,15 @@ class _Recheck:
             self._check_point(row, seen, point, x)
 
     def _check_facts(self, row: Row, has_point: bool) -> None:
-        """Compare sense, kappa_bar_theory and best_known of `row` with the problem.
+        """Compare sense, best_known and the predictions of theory in `row` with the problem.
 
         None is not compared, because old versions did not store all of them, and a run that failed has none. All
-        versions stored kappa_bar_theory in rows with a point.
+        versions stored predictions in rows with a point.
         """
-        note = self.problem.metadata.notes.get("kappa_bar_theory")
-        theory = None if note is None else float(note)
+        self.differences += _check_theory(row, self.problem.metadata.theory, has_point)
         sense = self.problem.sense if isinstance(self.problem, QCQP) else None
         if row.sense not in (None, sense):
             self.differences.append(Difference.of(row, "sense", sense))
-        stored_theory = row.kappa_bar_theory
-        if (has_point or stored_theory is not None) and not _is_close(stored_theory, theory):
-            self.differences.append(Difference.of(row, "kappa_bar_theory", theory))
         if (stored := row.best_known) is not None:
             best = self.problem.metadata.best_known
             if best is None:
@@ -284,11 +284,25 @@ def _may_be_missing(row: Row, name: str) -> bool:
     return getattr(row, name) is None and name not in _FIRST_SCHEMA
 
 
-def _is_close(stored: float | None, theory: float | None) -> bool:
-    """Return whether `stored` and `theory` agree to `_THEORY_TOLERANCE`, or are both None."""
+def _check_theory(row: Row, theory: TheoryPrediction, has_point: bool) -> list[Difference]:
+    """Compare the predictions in `row` with those of the problem."""
+    # Before schema 8, rows and problem files stored the replica-symmetric prediction as kappa_bar_theory.
+    is_old = row.kappa_bar_rs is None and theory.kappa_bar is None
+    if is_old and _is_close(row.kappa_bar_theory, theory.kappa_bar_rs, "kappa_bar_rs"):
+        return []
+    predictions = {"kappa_bar_theory": theory.kappa_bar, "kappa_bar_rs": theory.kappa_bar_rs}
+    return [
+        Difference.of(row, name, value)
+        for name, value in predictions.items()
+        if (has_point or getattr(row, name) is not None) and not _is_close(getattr(row, name), value, name)
+    ]
+
+
+def _is_close(stored: float | None, theory: float | None, name: str) -> bool:
+    """Return whether two values of column `name` agree to its tolerance, or are both None."""
     if stored is None or theory is None:
         return stored is theory
-    return math.isclose(stored, theory, rel_tol=_THEORY_TOLERANCE, abs_tol=_THEORY_TOLERANCE)
+    return math.isclose(stored, theory, rel_tol=_THEORY_TOLERANCES[name], abs_tol=_THEORY_TOLERANCES[name])
 
 
 def _agrees(stored: Any, recomputed: Any) -> bool:

@@ -6,12 +6,13 @@ import itertools
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
 from qcqpbench.atomic_files import SQLITE_MAGIC
 from qcqpbench.errors import QcqpbenchError, require, system_reason
+from qcqpbench.theory import full_rsb_from_table
 
 # The bytes "qcqp", which SQLite stores at offset 68 of the file.
 APPLICATION_ID = 0x71637170
@@ -78,6 +79,15 @@ MIGRATIONS: list[tuple[str, ...]] = [
         "ALTER TABLE run RENAME COLUMN seed TO start_seed",
         "ALTER TABLE payload RENAME COLUMN x TO formulation_point",
         "ALTER TABLE payload ADD COLUMN offsets BLOB",
+    ),
+    (
+        "ALTER TABLE run ADD COLUMN kappa_bar_rs REAL",
+        # Up to here kappa_bar_theory was the replica-symmetric prediction; from here on it is that of full RSB.
+        *(
+            f"""UPDATE run SET kappa_bar_rs = kappa_bar_theory, kappa_bar_theory = full_rsb(kappa_bar_theory, {power})
+            WHERE substr(problem || '[', 1, {len(name) + 1}) = '{name}[' AND typeof(kappa_bar_theory) = 'real'"""
+            for name, power in (("classical_perceptron", 1), ("covariance_perceptron", 2))
+        ),
     ),
 ]
 
@@ -256,11 +266,8 @@ def _check_header(path: Path, may_be_missing: bool) -> None:
         return
     with path.open("rb") as file:
         header = file.read(_HEADER_BYTES)
-    is_results = (
-        len(header) == _HEADER_BYTES
-        and header.startswith(SQLITE_MAGIC)
-        and _header_number(header, 68) == APPLICATION_ID
-    )
+    is_database = len(header) == _HEADER_BYTES and header.startswith(SQLITE_MAGIC)
+    is_results = is_database and _header_number(header, 68) == APPLICATION_ID
     require(is_results, f"{path}: must be a qcqpbench results file, got another kind of file")
     schema, newest = _header_number(header, 60), len(MIGRATIONS)
     require(schema <= newest, f"{path}: schema must be {newest} or older, got {schema}: update qcqpbench")
@@ -307,11 +314,7 @@ def _check_definitions(path: Path, connection: sqlite3.Connection) -> None:
     for kind, name in sorted(expected.keys() | actual.keys()):
         text, expected_text = actual.get((kind, name)), expected.get((kind, name))
         if text != expected_text:
-            how = (
-                "is missing" if text is None else
-                "is not one of qcqpbench's" if expected_text is None else
-                "was changed"
-            )  # fmt: skip
+            how = "is missing" if text is None else "was changed" if expected_text else "is not one of qcqpbench's"
             raise QcqpbenchError(
                 f"{path}: must have the schema of a qcqpbench results file, but its {kind} {name} {how}"
             )
@@ -321,8 +324,7 @@ def _check_definitions(path: Path, connection: sqlite3.Connection) -> None:
 def _migrated_definitions(migrations: tuple[tuple[str, ...], ...]) -> dict[tuple[str, str], str]:
     """Return the definitions, as by `_definitions`, that `migrations` create in an empty database."""
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as model:
-        for statement in itertools.chain.from_iterable(migrations):
-            model.execute(statement)
+        apply_migrations(model, migrations)
         return _definitions(model)
 
 
@@ -356,11 +358,16 @@ def _schema(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
+def apply_migrations(connection: sqlite3.Connection, migrations: Iterable[tuple[str, ...]]) -> None:
+    """Execute the statements of `migrations`, which may call the SQL function full_rsb."""
+    connection.create_function("full_rsb", 2, full_rsb_from_table, deterministic=True)
+    for statement in itertools.chain.from_iterable(migrations):
+        connection.execute(statement)
+
+
 def _migrate(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
-    for statements in MIGRATIONS[_schema(connection) :]:
-        for statement in statements:
-            connection.execute(statement)
+    apply_migrations(connection, MIGRATIONS[_schema(connection) :])
     connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
     connection.execute("COMMIT")
 

@@ -29,6 +29,8 @@ from .verify import FEASIBILITY_TOLERANCE, Evaluation, evaluate, finite
 Array = NDArray[np.float64]
 # Variables with bounds further apart are treated as unbounded, because such bounds hardly restrict the solutions.
 _MAX_BOX_WIDTH = 1e6
+# Fields of an attempt with the same name and value as those of its evaluation.
+_EVALUATED = tuple(field.name for field in fields(Evaluation) if field.name not in ("finding", "x"))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -47,9 +49,9 @@ class RunValues:
         Computed by the suite at the returned point of a task, rows scaled to unit length.
     objective, violation, relative_violation
         Computed by the suite for the QCQP that the solver was given.
-    kappa_bar_theory, best_known, sense
-        Facts about the problem: the rescaled margin that theory predicts, the best published value, and of a QCQP
-        "minimize" or "maximize".
+    kappa_bar_theory, kappa_bar_rs, best_known, sense
+        Facts about the problem: the rescaled margin that the best theory predicts (full RSB) and the paper's replica-
+        symmetric κ(P), see `TheoryPrediction`; the best published value; and of a QCQP "minimize" or "maximize".
     bound, gap
         The bound that the solver claims to have proved (of a task: on the margin), and its distance from the margin or
         objective, relative to the larger of them.
@@ -66,6 +68,7 @@ class RunValues:
     margin: float | None = None
     kappa_bar: float | None = None
     kappa_bar_theory: float | None = None
+    kappa_bar_rs: float | None = None
     objective: float | None = None
     violation: float | None = None
     relative_violation: float | None = None
@@ -360,11 +363,7 @@ def assemble(
         scope=scope,
         termination=proposal.termination,
         **vars(evaluation.finding),
-        kappa_bar_theory=evaluation.kappa_bar_theory,
-        bound=evaluation.bound,
-        gap=evaluation.gap,
-        best_known=evaluation.best_known,
-        sense=evaluation.sense,
+        **{name: getattr(evaluation, name) for name in _EVALUATED},
         claimed_objective=finite(proposal.objective),
         iterations=proposal.iterations,
         build_seconds=proposal.build_seconds,
@@ -373,11 +372,7 @@ def assemble(
         peak_memory_bytes=None if skipped else peak_memory_bytes,
         message=proposal.message,
         details=None if skipped else dict(proposal.details),
-        point=evaluation.point,
         formulation_point=evaluation.x,
-        multipliers=evaluation.multipliers,
-        offsets=evaluation.offsets,
-        trace=evaluation.trace,
     )
 
 

@@ -121,7 +121,7 @@ class Evaluation:
         The claimed bound; for a task in a formulation, the bound on the margin that it implies.
     gap
         The distance between the bound and the margin or objective, relative to the larger absolute value.
-    kappa_bar_theory, best_known, sense
+    kappa_bar_theory, kappa_bar_rs, best_known, sense
         Facts about the problem, as in `Attempt`.
     """
 
@@ -134,6 +134,7 @@ class Evaluation:
     bound: float | None = None
     gap: float | None = None
     kappa_bar_theory: float | None = None
+    kappa_bar_rs: float | None = None
     best_known: float | None = None
     sense: str | None = None
 
@@ -164,7 +165,7 @@ def evaluate(
         bound = None if bound is None else finite(form.margin(bound))
         if point is not None:
             finding, point, encoded = _decode(problem, form, point, finding)
-    theory, best_known = problem.metadata.notes.get("kappa_bar_theory"), problem.metadata.best_known
+    theory, best_known = problem.metadata.theory, problem.metadata.best_known
     return Evaluation(
         finding=finding,
         point=point,
@@ -174,7 +175,8 @@ def evaluate(
         offsets=_of_shape(proposal.offsets, (problem.n,)) if isinstance(problem, MaxMargin) else None,
         bound=bound,
         gap=optimality_gap(bound, finding.objective if isinstance(problem, QCQP) else finding.margin),
-        kappa_bar_theory=None if theory is None else float(theory),
+        kappa_bar_theory=theory.kappa_bar,
+        kappa_bar_rs=theory.kappa_bar_rs,
         best_known=None if best_known is None else finite(best_known.value),
         sense=None if isinstance(problem, MaxMargin) else problem.sense,
     )

@@ -23,6 +23,7 @@ from .information import (
     information_ratio,
     per_synapse,
 )
+from .lookup import full_rsb_from_table
 from .parisi import Profile
 from .replica_symmetric import margin_integral
 
@@ -42,6 +43,7 @@ __all__ = [
     "covariance_kappa_bar_error",
     "covariance_pattern_bits",
     "ergodic_margin",
+    "full_rsb_from_table",
     "information_ratio",
     "margin_integral",
     "overlap_profile",

@@ -148,6 +148,23 @@ def from_table(
     return _filled(values, alpha, ~tabulated, computed)
 
 
+@lru_cache(maxsize=4096)
+def full_rsb_from_table(kappa_bar_rs: float, power: int) -> float | None:
+    """Return κ̄ of full RSB at the load at which replica symmetry predicts `kappa_bar_rs`.
+
+    The load is α = s/I(κ̄) with the kernel's exponent s = `power`. Outside the table the result is None, because
+    computing full RSB takes seconds.
+    """
+    if power == 1 and kappa_bar_rs >= 0:
+        # Replica symmetry is exact.
+        return kappa_bar_rs
+    with np.errstate(divide="ignore"):
+        log_alpha = np.log(power / np.asarray(margin_integral(kappa_bar_rs)))
+    entries = table(power)
+    low, high = entries.log_alpha_range
+    return float(entries.margin(log_alpha)) if low <= log_alpha <= high else None
+
+
 @lru_cache(maxsize=256)
 def solution_at_load(alpha: float, power: int, rsb: RSB) -> Evaluation:
     """Return the computed solution with `alpha` constraints per direction."""

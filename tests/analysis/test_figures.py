@@ -119,9 +119,12 @@ def test_capacity_matches_the_stored_rows(results_file: Path, data: Callable[[st
     assert len(failed) == 1 and failed[0]["positive_fraction"] <= 10 / 11 and failed[0]["starts"] == 5
 
 
-def test_capacity_has_theory_and_certified_bounds(results_file: Path, data: Callable[[str], Data]) -> None:
+def test_capacity_has_theories_and_certified_bounds(results_file: Path, data: Callable[[str], Data]) -> None:
+    """Check that the line of the paper is replica symmetry, and that full RSB is another one, at load 1 at 0.99501."""
     shown = data("capacity")
-    theory = [line for line in shown.table if line["series"] == "theory"]
+    full = shown.where(series="theory (full RSB)")
+    assert full[-1]["load"] == pytest.approx(1) and full[-1]["kappa_bar"] == pytest.approx(0.99501, abs=5e-5)
+    theory = shown.where(series="replica symmetry (paper)")
     assert theory[0]["load"] < 0.5 and theory[-1]["load"] == pytest.approx(1)
     for line in theory[::40]:
         assert line["load"] * integral(line["kappa_bar"]) == pytest.approx(2, rel=1e-6)
@@ -395,13 +398,14 @@ def information_capacity_panels(shown: Data) -> list[Panel]:
 def capacity_panels(shown: Data) -> list[Panel]:
     """Return the panels of each series at its largest m: 8, and 4 for soft_margin."""
     series = {
-        "theory": shown.where(series="theory"),
+        "theory (full RSB)": shown.where(series="theory (full RSB)"),
+        "replica symmetry (paper)": shown.where(series="replica symmetry (paper)"),
         "certified bound": shown.where(series="certified bound", m=8),
         "slsqp": shown.where(series="slsqp", m=8),
         "soft margin, m = 4": shown.where(series="soft margin", m=4),
     }
     assert all(series.values())
-    _, bounds, slsqp, soft = series.values()
+    _, symmetric, bounds, slsqp, soft = series.values()
     points = {label: columns(lines, "kappa_bar", "load") for label, lines in series.items()}
     return [
         Panel(
@@ -410,7 +414,7 @@ def capacity_panels(shown: Data) -> list[Panel]:
             bars=(0, spans([*bounds, *slsqp, *soft], "kappa_bar")),
             series=points,
             levels=[(0, 0)],
-            shown=(-1, max(line["kappa_bar"] for line in series["theory"])),
+            shown=(-1, max(line["kappa_bar"] for line in symmetric)),
         ),
         Panel(
             ("load P̂", "fraction of positive margins"),

@@ -2,8 +2,9 @@
 
 import math
 import random
+from collections.abc import Callable, Sequence
 from dataclasses import FrozenInstanceError, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -228,16 +229,42 @@ def test_order_of_two_solvers_in_a_profile_may_depend_on_a_third() -> None:
 # --- theory ---
 
 
-def test_theory_curve_matches_the_theory() -> None:
-    loads = [0.5, 1.0, 3.0]
-    curve = metrics.theory_curve(loads, [float(theory.covariance_kappa_bar(2 * 30 * load, 30)) for load in loads])
-    assert curve[0][0] == pytest.approx(0.4) and curve[-1][0] == pytest.approx(3.3)
-    for load, kappa_bar in curve:
-        assert kappa_bar == pytest.approx(theory.covariance_kappa_bar(60 * load, 30), abs=1e-5)
+RSB: tuple[Literal[0, "full"], ...] = (0, "full")
 
 
-def test_inconsistent_predictions_have_no_curve() -> None:
-    assert metrics.theory_curve([1.0, 2.0], [1.0, 1.0]) == []
+@pytest.mark.parametrize("rsb", RSB)
+@pytest.mark.parametrize("loads", [(0.5, 1.0, 3.0), (1.0,)])
+def test_theory_curve_matches_the_theory(loads: Sequence[float], rsb: Literal[0, "full"]) -> None:
+    """Check covariances with n = 3 outputs and classical perceptrons; one load is enough."""
+    margins: dict[str, Callable[[float], float]] = {
+        "covariance_perceptron": lambda load: float(theory.covariance_kappa_bar(90 * load, 30, 3, rsb=rsb)),
+        "classical_perceptron": lambda load: float(theory.classical_kappa_bar(90 * load, 30, rsb=rsb)),
+    }
+    for family, kappa_bar in margins.items():
+        curve = metrics.theory_curve(family, {load: kappa_bar(load) for load in loads}, rsb)
+        assert curve[0][0] == pytest.approx(0.8 * min(loads)) and curve[-1][0] == pytest.approx(1.1 * max(loads))
+        assert len(curve) == 80
+        for load, value in curve:
+            assert value == pytest.approx(kappa_bar(load), abs=1e-5)
+
+
+def test_theory_curve_ends_where_full_rsb_is_not_tabulated() -> None:
+    """Check that the curve stays within the table, which ends at κ̄ = −2.5: elsewhere it takes seconds or fails."""
+    load = float(theory.covariance_capacity(-2.48, 1, rsb="full")) / 2
+    curve = metrics.theory_curve("covariance_perceptron", {load: -2.48}, "full")
+    assert load < curve[-1][0] < 1.1 * load and -2.5 < curve[-1][1] < -2.48
+    assert not np.isnan([theory.covariance_kappa_bar_error(2 * load, 1) for load, _ in curve]).any()
+    outside = {0.001: 43.0}
+    assert metrics.theory_curve("covariance_perceptron", outside, "full") == [(0.001, 43.0)]
+
+
+@pytest.mark.parametrize("rsb", RSB)
+def test_inconsistent_predictions_are_no_curve(rsb: Literal[0, "full"]) -> None:
+    """Check that the predictions of the one theory are not continued by the other."""
+    assert metrics.theory_curve("covariance_perceptron", {2.0: 1.0, 1.0: 1.0}, rsb) == [(1.0, 1.0), (2.0, 1.0)]
+    other = {load: float(theory.covariance_kappa_bar(2 * load, 1, rsb=0 if rsb else "full")) for load in (1.0, 2.0)}
+    assert metrics.theory_curve("covariance_perceptron", other, rsb) == list(other.items())
+    assert metrics.theory_curve("covariance_perceptron", {}, rsb) == []
 
 
 def test_skipped_rows_are_not_runs() -> None:

@@ -84,7 +84,12 @@ def test_every_plot_is_drawn(page: Any) -> None:
         assert count(page, f"#plot-{name} svg path") >= 5, name
         assert "NaN" not in page.inner_html(f"#plot-{name}")
         assert "Limits: 10 s a run" in page.inner_text(f"#plot-{name}")
-    assert count(page, "#plot-capacity .curve") == 1
+    curves = {
+        curve.get_attribute("data-name"): curve.locator("path").get_attribute("stroke-dasharray")
+        for curve in page.locator("#plot-capacity .curve").all()
+    }
+    assert curves.keys() == {"theory (full RSB)", "replica symmetry (paper)"}
+    assert len(set(curves.values())) == 2 and all(curves.values())
     assert count(page, "#plot-capacity .band") == 1
     assert "proved bound" in page.inner_html("#plot-capacity")
     assert "prover" not in page.inner_text("#solvers") and "prover" in page.inner_text("#gaps")
@@ -339,7 +344,8 @@ def test_plots_and_tables_download(browser: Any, report: Path) -> None:
         data = list(csv.DictReader(io.StringIO(saved(visit, f"Download the data of {title} as CSV"))))
         assert "solver0" in {each["series"].split(" ")[0] for each in data} and len(data) > 10, name
         if name == "capacity":
-            assert {"theory", "proved bound"} <= {each["series"] for each in data}
+            names = {"theory (full RSB)", "replica symmetry (paper)", "proved bound"}
+            assert names <= {each["series"] for each in data}
             assert any(each["note"].startswith("best known to bound, ") for each in data)
     runs = list(csv.DictReader(io.StringIO(saved(visit, "Download the runs as CSV"))))
     assert len(runs) == 332 and all(each["command"].startswith("qcqpbench run") for each in runs)

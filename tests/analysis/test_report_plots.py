@@ -39,9 +39,16 @@ def problem(m: int = 10, load: float = 1.0, seed: int = 0) -> str:
     return f"covariance_perceptron[m={m},n=2,load={load},seed={seed}]"
 
 
-def predicted(load: float) -> float:
-    """Return κ̄ that theory predicts for problems with m = 10 and n = 2."""
-    return float(theory.covariance_kappa_bar(20 * load, 10))
+# Predictions for n = 2 by load: full RSB and replica symmetry, computed by an independent program.
+FULL_RSB = {0.5: 1.71978, 2.0: 0.39376}
+REPLICA_SYMMETRY = {0.5: 1.73558, 2.0: 0.47066}
+
+
+def predictions(load: float) -> dict[str, float]:
+    """Return the columns of a row with κ̄ that the theories predict for problems with m = 10 and n = 2."""
+    p = 20 * load
+    full, symmetric = (float(theory.covariance_kappa_bar(p, 10, rsb=rsb)) for rsb in ("full", 0))
+    return {"kappa_bar_theory": full, "kappa_bar_rs": symmetric}
 
 
 MARGINS = {(0.5, 0): (1.0, 2.0, 4.0), (0.5, 1): (3.0, 3.5, 3.0), (2.0, 0): (0.5, -0.5, -0.5), (2.0, 1): (-0.5,)}
@@ -53,9 +60,7 @@ def margins() -> list[ReportRow]:
     rows = []
     for (load, seed), values in MARGINS.items():
         spec = problem(load=load, seed=seed)
-        rows += [
-            row(spec, "a", start=k, kappa_bar=value, kappa_bar_theory=predicted(load)) for k, value in enumerate(values)
-        ]
+        rows += [row(spec, "a", start=k, kappa_bar=value, **predictions(load)) for k, value in enumerate(values)]
         rows.append(
             row(spec, "b", kappa_bar=1.0, formulation="epigraph")
             if load < 1
@@ -83,13 +88,16 @@ def test_margins_are_means_and_ranges_over_pattern_sets(margins: list[ReportRow]
         assert list(line(plot, "b").y) == [1.0, None] and list(line(plot, "b").hollow) == [False, True]
 
 
-def test_theory_is_a_curve_and_bounds_are_a_band(margins: list[ReportRow]) -> None:
+def test_both_theories_are_curves_and_bounds_are_a_band(margins: list[ReportRow]) -> None:
     plot = drawn(margins, "capacity", choice="best", formulation="all")
-    curve = line(plot, "theory")
-    assert curve.kind == "curve" and curve.solver == ""
-    assert [np.interp(load, curve.x, np.array(curve.y, float)) for load in (0.5, 2.0)] == pytest.approx(
-        [predicted(0.5), predicted(2.0)], abs=0.05
-    )
+    for name, kind, values in (
+        ("theory (full RSB)", "curve", FULL_RSB),
+        ("replica symmetry (paper)", "dotted", REPLICA_SYMMETRY),
+    ):
+        curve = line(plot, name)
+        assert curve.kind == kind and curve.solver == "" and len(curve.x) > 50
+        for load, value in values.items():
+            assert np.interp(load, curve.x, np.array(curve.y, float)) == pytest.approx(value, abs=2e-3)
     (band,) = plot.bands
     # Rows have margins of κ̄ / 2. Only the first pattern set at load 0.5 has a bound.
     assert (list(band.x), list(band.low), list(band.high)) == ([0.5], [4.0], [6.0])
@@ -101,7 +109,12 @@ def test_formulations_select_series(margins: list[ReportRow]) -> None:
         option: [series.name for series in drawn(margins, "capacity", choice="best", formulation=option).series]
         for option in ("all", "epigraph", "none (task solvers)")
     }
-    assert names == {"all": ["a", "b", "theory"], "epigraph": ["b", "theory"], "none (task solvers)": ["a", "theory"]}
+    theories = ["theory (full RSB)", "replica symmetry (paper)"]
+    assert names == {
+        "all": ["a", "b", *theories],
+        "epigraph": ["b", *theories],
+        "none (task solvers)": ["a", *theories],
+    }
     # With one formulation there is no menu.
     assert "formulation" not in chosen(figure([each for each in margins if each.label == "a"], "capacity")[0])
 

@@ -3,7 +3,7 @@
 import importlib.util
 import math
 import statistics
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -63,13 +63,14 @@ def test_means_and_ranges_are_over_the_best_starts_on_each_instance() -> None:
 
 
 @NEEDS_MATPLOTLIB
-def test_theory_is_a_smooth_curve_through_the_predictions() -> None:
+@pytest.mark.parametrize(("name", "rsb"), [("theory (full RSB)", "full"), ("replica symmetry (paper)", 0)])
+def test_theories_are_smooth_curves_through_the_predictions(name: str, rsb: Literal[0, "full"]) -> None:
     axis = drawn(many(2, 4, 1, 2, 1))
-    (line,) = (line for line in axis.lines if line.get_label() == "theory, m → ∞")
+    (line,) = (line for line in axis.lines if line.get_label() == name)
     loads, kappa_bars = line.get_data()
     assert len(loads) > 50 and loads[0] < 0.25 and loads[-1] > 4
     for load, kappa_bar in list(zip(loads, kappa_bars, strict=True))[::20]:
-        assert kappa_bar == pytest.approx(float(theory.covariance_kappa_bar(2 * load, 1)), abs=1e-5)
+        assert kappa_bar == pytest.approx(float(theory.covariance_kappa_bar(2 * load, 1, rsb=rsb)), abs=1e-5)
 
 
 @NEEDS_MATPLOTLIB
@@ -78,11 +79,12 @@ def test_theory_of_rounded_numbers_of_patterns_is_one_curve() -> None:
     rows = []
     for spec in ("m=7,load=0.33", "m=7,load=1.3", "m=9,load=0.7"):
         task = problem(f"covariance_perceptron[{spec}]")
-        predicted = task.metadata.notes["kappa_bar_theory"]
-        rows.append(row(f"covariance_perceptron[n=2,{spec}]", kappa_bar_theory=predicted))
+        full, symmetric = (task.metadata.notes[name] for name in ("kappa_bar_theory", "kappa_bar_rs"))
+        rows.append(row(f"covariance_perceptron[n=2,{spec}]", kappa_bar_theory=full, kappa_bar_rs=symmetric))
     axis = drawn(rows)
-    (line,) = (line for line in axis.lines if line.get_label() == "theory, m → ∞")
-    assert len(line.get_xdata()) > 50
+    lines = [line for line in axis.lines if line.get_label() in ("theory (full RSB)", "replica symmetry (paper)")]
+    assert [len(line.get_xdata()) > 50 for line in lines] == [True, True]
+    assert lines[0].get_color() != lines[1].get_color()
     assert {load for points in bars(axis).values() for load in points} == {5 / 14, 18 / 14, 13 / 18}
 
 

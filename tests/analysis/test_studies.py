@@ -150,12 +150,12 @@ def test_margins_are_means_of_the_best_runs(results_file: Path) -> None:
 
 def test_agreement_is_counted_over_pairs_of_runs() -> None:
     """Check that the best run is not compared with itself."""
-    common: dict[str, Any] = {"kappa_bar_theory": 1.0, "label": "gip", "facts": {"m": 9}}
+    common: dict[str, Any] = {"kappa_bar_rs": 1.0, "label": "gip", "facts": {"m": 9}}
     kappa_bars = {"a": [0.5, 0.5, 0.4], "b": [0.3, 0.2, 0.1], "c": [0.2, 0.2, 0.2]}
     rows = [
         measured_row(**common, problem_id=id, kappa_bar=value) for id, values in kappa_bars.items() for value in values
     ]
-    (line,) = margin_lines(rows, ensemble="gaussian", kappa_bar_theory=1.0)
+    (line,) = margin_lines(rows, ensemble="gaussian", kappa_bar_rs=1.0)
     assert line["agree"] == pytest.approx((1 + 0 + 3) / 9)
     assert line["missed"] == pytest.approx((0.1 + 0.1 + 0.2) / 9)
 
@@ -218,7 +218,7 @@ def test_outputs_are_compared_at_equal_fractions_of_the_capacity(results_file: P
     for line in data.where(kind="size", n=3):
         p = line["fraction"] * 4 * line["m"] / 2
         assert line["capacity_ratio"] == pytest.approx(p * 2 * margin_integral(line["kappa_bar"]) / (4 * line["m"]))
-        assert line["kappa_bar_theory"] == pytest.approx(covariance_kappa_bar(p, line["m"], 3))
+        assert line["kappa_bar_rs"] == pytest.approx(covariance_kappa_bar(p, line["m"], 3))
 
 
 def by_name(lines: list[dict[str, Any]], name: str, form: str, x: str, y: str) -> dict[str, list[Point]]:
@@ -232,7 +232,7 @@ def by_name(lines: list[dict[str, Any]], name: str, form: str, x: str, y: str) -
 def margins_panels(data: Data) -> list[Panel]:
     """Return the panels. Each limit adds the ends of its fit on the left, at m → ∞ and beyond the smallest m."""
     sizes = [line | {"x": power(line["m"])} for line in data.where(kind="size", ensemble="paper")]
-    loads = {line["load"]: line["kappa_bar_theory"] for line in sizes}
+    loads = {line["load"]: line["kappa_bar_rs"] for line in sizes}
     limits = data.where(kind="limit")
     ends = [
         (x, line["kappa_bar"] + line["slope"] * x)
@@ -248,7 +248,7 @@ def margins_panels(data: Data) -> list[Panel]:
             series=by_name(sizes, "load", "P̂ = {:g}", "x", "kappa_bar"),
         ),
         Panel(
-            ("load P̂", "κ̄∞ − theory"),
+            ("load P̂", "κ̄∞ − replica symmetry"),
             columns([*limits, *bounds], "load", "difference"),
             shift=0.05,
             series=by_name(limits, "ensemble", "{}", "load", "difference")
@@ -329,7 +329,7 @@ def outputs_panels(data: Data) -> list[Panel]:
             (x, "margin κ̄"),
             columns([*left, *ends], "fraction", "kappa_bar") + theory,
             shift=0.02,
-            series=by_name(ends, "n", "n = {}", "fraction", "kappa_bar") | {"theory, m → ∞": theory},
+            series=by_name(ends, "n", "n = {}", "fraction", "kappa_bar") | {"replica symmetry, m → ∞": theory},
         ),
         Panel(
             (x, "p (n−1) I(κ̄∞)/(4m)"),

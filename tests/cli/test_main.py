@@ -56,9 +56,14 @@ def theory_rows(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dic
 
 
 def test_theory_for_loads(capsys: pytest.CaptureFixture[str]) -> None:
+    """Compare with values that were computed by an independent program, and the share and κ_AT to three digits."""
     rows = theory_rows(capsys, "--load", "0.5", "1", "4", "--m", "50")
     assert [row["p"] for row in rows] == [50, 100, 400]
-    np.testing.assert_allclose([row["kappa_bar_theory"] for row in rows], [1.7355777028, 1.0343140614, 0], atol=1e-9)
+    np.testing.assert_allclose([row["kappa_bar_rs"] for row in rows], [1.7355777028, 1.0343140614, 0], atol=1e-9)
+    np.testing.assert_allclose([row["kappa_bar_1rsb_q0"] for row in rows[:2]], [1.72065, 0.99700], atol=5e-5)
+    np.testing.assert_allclose([row["kappa_bar_theory"] for row in rows[:2]], [1.71978, 0.99501], atol=5e-5)
+    np.testing.assert_allclose([row["active_share"] for row in rows], [0.465, 0.742, 1], atol=5e-4)
+    np.testing.assert_allclose([row["kappa_at"] for row in rows[:2]], [0.303, -0.146], atol=5e-4)
     bits = 50 * 49 / 2 + 1
     np.testing.assert_allclose([row["information"] for row in rows], [50 * bits, 100 * bits, 400 * bits])
     np.testing.assert_allclose([row["information_per_synapse"] for row in rows], [bits / 2, bits, 4 * bits])
@@ -66,24 +71,44 @@ def test_theory_for_loads(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_theory_for_pattern_counts_and_margins(capsys: pytest.CaptureFixture[str]) -> None:
     (row,) = theory_rows(capsys, "--p", "200")
-    assert [row["load"], row["kappa_bar_theory"]] == pytest.approx([1, 1.0343140614])
+    assert [row["load"], row["kappa_bar_rs"]] == pytest.approx([1, 1.0343140614])
     (row,) = theory_rows(capsys, "--kappa-bar", "0", "--n", "5", "--m", "30")
-    assert [row["p"], row["load"]] == pytest.approx([60, 60 / 150])
+    assert [row["kappa_bar"], row["p_rs"], row["load_rs"]] == pytest.approx([0, 60, 60 / 150])
+    # The capacity of n = 2 outputs is the load 3.3645; with q_0 = 0 it is 3.3810. p is proportional to m/(n−1).
+    assert [row["load"], row["p"]] == pytest.approx([3.3645 / 10, 3.3645 * 15], rel=1e-4)
+    assert [row["load_1rsb_q0"], row["p_1rsb_q0"]] == pytest.approx([3.3810 / 10, 3.3810 * 15], rel=1e-4)
     (row,) = theory_rows(capsys, "--kappa-bar", "-1.5", "--f", "0.2")
-    assert row["information"] == pytest.approx(theory.covariance_information(-1.5, 100, 2, 0.2))
+    bits = theory.covariance_information(-1.5, 100, 2, 0.2)
+    assert row["information"] / bits == pytest.approx(row["p"] / row["p_rs"])
+
+
+def test_theory_of_margins_is_the_inverse_of_theory_of_loads(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (("--n", "3"), ("--classical",)):
+        (row,) = theory_rows(capsys, "--load", "2.5", *arguments)
+        for end in ("rs", "theory", *(["1rsb_q0"] if "--n" in arguments else [])):
+            (inverse,) = theory_rows(capsys, "--kappa-bar", str(row[f"kappa_bar_{end}"]), *arguments)
+            name = "load" if end == "theory" else f"load_{end}"
+            assert inverse[name] == pytest.approx(2.5, rel=1e-5)
 
 
 def test_theory_for_the_classical_perceptron(capsys: pytest.CaptureFixture[str]) -> None:
     (row,) = theory_rows(capsys, "--classical", "--kappa-bar", "0", "--n", "1", "--m", "30")
-    assert [row["p"], row["load"], row["information"]] == pytest.approx([60, 2, 60 * 31])
+    assert [row["p"], row["p_rs"], row["load"], row["information"]] == pytest.approx([60, 60, 2, 60 * 31])
+    (row,) = theory_rows(capsys, "--classical", "--kappa-bar", "-1.5", "--m", "1")
+    assert row["p"] == pytest.approx(36.37, abs=5e-3) and row["p_rs"] > 37
 
 
-def test_theory_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+def test_theory_prints_a_table_and_explains_its_columns(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["theory"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2 + 10
-    assert lines[1].split()[:3] == ["load", "p", "kappa_bar_theory"]
-    assert lines[5].split()[:3] == ["1", "200", "1.03431"]
+    assert len(lines) == 2 + 10 + 5
+    assert lines[1].split()[:5] == ["load", "p", "kappa_bar_rs", "kappa_bar_1rsb_q0", "kappa_bar_theory"]
+    assert lines[5].split()[:5] == ["1", "200", "1.03431", "0.997004", "0.995012"]
+    assert lines[12].startswith("kappa_bar_rs: replica symmetry")
+    assert lines[14].startswith("kappa_bar_theory: full replica-symmetry breaking")
+    assert main(["theory", "--classical", "--kappa-bar", "0"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in lines[3:]] == ["load_rs, p_rs", "load, p"]
 
 
 def test_convert_writes_the_problem_of_a_spec(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -211,6 +236,8 @@ BAD = [
     ("p must be positive and finite, got [0.]", ["theory", "--p", "0"]),
     ("load", ["theory", "--load", "-1"]),
     ("--load must be a finite positive number, got inf", ["theory", "--load", "inf"]),
+    ("p(n-1)/(2m) must be from 0.00125 to 599 for rsb='full', got 1000", ["theory", "--load", "1000"]),
+    ("kappa_bar must be from -2.5 to 40 for rsb='full', got -5", ["theory", "--kappa-bar=-5"]),
     ("f must be from 0 to 1, got 2.0", ["theory", "--f", "2"]),
     ("kappa_bar must be a number, got NaN", ["theory", "--kappa-bar", "nan"]),
     ("not allowed with argument", ["theory", "--load", "1", "--p", "3"]),

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcqpbench.problem.metadata import relative_gap
+from qcqpbench.problem.metadata import Metadata, TheoryPrediction, relative_gap
 
 numbers = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e150, max_value=1e150)
 
@@ -35,3 +35,11 @@ def test_gap_with_a_floor_is_relative_to_the_reference(score: float, best: float
 )
 def test_gap_of_simple_numbers(value: float, reference: float, floor: float | None, gap: float) -> None:
     assert relative_gap(value, reference, floor) == gap
+
+
+@pytest.mark.parametrize(
+    "prediction", [TheoryPrediction(0.4, 0.5), TheoryPrediction(None, 0.5), TheoryPrediction(0.0, 0.0)], ids=str
+)
+def test_predictions_are_read_back_from_notes(prediction: TheoryPrediction) -> None:
+    assert Metadata(notes={"a": "b", **prediction.notes()}).theory == prediction
+    assert Metadata().theory == TheoryPrediction(None, None)

@@ -9,6 +9,7 @@ from scipy import stats
 from qcqpbench import QCQP, MaxMargin, QcqpbenchError, problem, theory
 from qcqpbench.catalog.registry import families, family
 from qcqpbench.catalog.spec import parameters_of
+from qcqpbench.theory import lookup
 
 TASKS = [
     "covariance_perceptron[m=5,ensemble=paper",
@@ -251,11 +252,50 @@ def test_the_spec_of_an_instance_makes_it_again(spec: str) -> None:
     assert f"seed={instance.metadata.seed}" in instance.metadata.spec
 
 
-def test_an_instance_has_the_margin_of_theory() -> None:
+def test_an_instance_has_the_margins_of_theory() -> None:
     notes = problem("covariance_perceptron[m=50,load=2]").metadata.notes
-    assert notes["kappa_bar_theory"] == pytest.approx(0.4706553526)
+    assert notes["kappa_bar_rs"] == pytest.approx(0.4706553526)
+    assert notes["kappa_bar_theory"] == pytest.approx(0.39376, abs=5e-6)
     notes = problem("classical_perceptron[m=50,load=1]").metadata.notes
-    assert notes["kappa_bar_theory"] == pytest.approx(theory.covariance_kappa_bar(4, 1))
+    assert notes["kappa_bar_rs"] == notes["kappa_bar_theory"] == pytest.approx(theory.covariance_kappa_bar(4, 1))
+
+
+@pytest.mark.parametrize("ensemble", ["paper", "psd", "gaussian"])
+@pytest.mark.parametrize(("m", "n", "p"), [(50, 2, 1), (50, 2, 200), (50, 3, 80), (10, 5, 99), (4, 3, 500)])
+def test_the_theory_of_covariance_perceptrons_is_full_breaking(ensemble: str, m: int, n: int, p: int) -> None:
+    prediction = family(f"covariance_perceptron[m={m},n={n},p={p},ensemble={ensemble}]").theory()
+    assert prediction is not None
+    assert prediction.kappa_bar == pytest.approx(theory.covariance_kappa_bar(p, m, n, rsb="full"), abs=1e-11)
+    assert prediction.kappa_bar_rs == theory.covariance_kappa_bar(p, m, n, rsb=0)
+
+
+@pytest.mark.parametrize(("m", "p"), [(50, 1), (50, 50), (50, 100), (50, 101), (10, 99), (2, 900)])
+def test_the_theory_of_classical_perceptrons_is_full_breaking(m: int, p: int) -> None:
+    prediction = family(f"classical_perceptron[m={m},p={p}]").theory()
+    assert prediction is not None
+    assert prediction.kappa_bar == pytest.approx(theory.classical_kappa_bar(p, m, rsb="full"), abs=1e-11)
+    assert prediction.kappa_bar_rs == theory.classical_kappa_bar(p, m, rsb=0)
+    assert (prediction.kappa_bar == prediction.kappa_bar_rs) == (p <= 2 * m)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "covariance_perceptron[m=201,p=1]",
+        "covariance_perceptron[m=2,p=2500]",
+        "classical_perceptron[m=2,p=1100]",
+    ],
+)
+def test_full_breaking_is_not_computed_for_a_problem(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check loads beyond the table, where computing the prediction takes seconds."""
+    monkeypatch.setattr(lookup, "solution_at_load", None)
+    prediction = family(spec).theory()
+    assert prediction is not None and prediction.kappa_bar is None and prediction.kappa_bar_rs is not None
+    assert problem(spec).metadata.notes == {"kappa_bar_rs": prediction.kappa_bar_rs}
+
+
+def test_a_family_has_no_theory_by_default() -> None:
+    assert family("parity[m=4]").theory() is None
 
 
 def test_every_family_is_registered() -> None:

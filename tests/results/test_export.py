@@ -61,6 +61,15 @@ def test_csv_parquet_and_dataframe_are_one_table(mixed: Path, tmp_path: Path, al
         assert read_back == [None if value == "" else value for value in values], name
 
 
+def test_tables_have_the_predictions_of_both_theories(mixed: Path, tmp_path: Path) -> None:
+    """Check load 1, where replica symmetry is exact for the last problem."""
+    with Store(mixed) as store:
+        export(store, tmp_path / "a.csv")
+    cells = read_csv(tmp_path / "a.csv")[:3]
+    assert [float(row["kappa_bar_theory"]) for row in cells] == pytest.approx([0.99501, 0.99501, 0.47066], abs=1e-5)
+    assert [float(row["kappa_bar_rs"]) for row in cells] == pytest.approx([1.03431, 1.03431, 0.47066], abs=1e-5)
+
+
 def test_tables_have_a_row_id_and_the_parameters_in_columns_of_their_own(mixed: Path, tmp_path: Path) -> None:
     with Store(mixed) as store:
         export(store, tmp_path / "a.csv")

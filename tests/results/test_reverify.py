@@ -18,13 +18,14 @@ from qcqpbench.catalog.machine import Machine
 from qcqpbench.catalog.status import PointStatus, Termination
 from qcqpbench.problem.metadata import BestKnown
 from qcqpbench.results._encoding import pack, unpack
-from qcqpbench.results.reverify import reverify
+from qcqpbench.results.reverify import _THEORY_TOLERANCES, reverify
 from qcqpbench.results.row import Row
 from qcqpbench.results.store import Store
 from qcqpbench.run.attempt import Outcome, solve
 from qcqpbench.run.suite import Settings, Suite
 from qcqpbench.run.suite_file import load_suite
 from qcqpbench.run.verify import verify
+from qcqpbench.theory.lookup import table
 from tests.support.old_files import make_older
 from tests.support.results_files import (
     CONVEX,
@@ -244,7 +245,7 @@ def test_keys_of_versions_before_schema_6_agree(results: Path, capsys: pytest.Ca
     assert code == 1 and lines[0].startswith("run 3: key is ")
 
 
-@pytest.mark.parametrize("name", ["schema-5.db", "schema-6.db"])
+@pytest.mark.parametrize("name", ["schema-5.db", "schema-6.db", "schema-7.db"])
 def test_files_of_older_versions_verify(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = Path(shutil.copy(ROOT / "tests" / "data" / name, tmp_path))
     assert call(capsys, "verify", path) == (0, [f"{path}: 7 rows, 7 points re-evaluated: all as stored"])
@@ -262,7 +263,8 @@ def test_the_keys_of_the_file_of_schema_1_agree(tmp_path: Path, capsys: pytest.C
 @pytest.mark.parametrize(
     ("id", "name", "value", "recomputed"),
     [(1, "kappa_bar_theory", 0.001, None), (1, "sense", "maximize", "None"), (3, "sense", "maximize", "'minimize'"),
-     (1, "kappa_bar_theory", None, None), (2, "kappa_bar_theory", None, None), (3, "kappa_bar_theory", 1.7, None)],
+     (1, "kappa_bar_theory", None, None), (2, "kappa_bar_theory", None, None), (3, "kappa_bar_theory", 1.7, None),
+     (1, "kappa_bar_rs", 0.001, None), (2, "kappa_bar_rs", None, None), (3, "kappa_bar_rs", 1.7, None)],
 )  # fmt: skip
 def test_a_false_fact_about_the_problem_differs(
     results: Path, capsys: pytest.CaptureFixture[str], id: int, name: str, value: Any, recomputed: str | None
@@ -278,8 +280,27 @@ def test_a_false_fact_about_the_problem_differs(
 def test_facts_that_a_row_does_not_state_are_no_difference(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Check rows as old versions wrote them; the last digits of theory may differ between versions of SciPy."""
     change(results, "UPDATE run SET sense = NULL, best_known = NULL, scope = NULL, peak_memory_bytes = NULL")
-    change(results, "UPDATE run SET kappa_bar_theory = kappa_bar_theory * (1 + 1e-14)")
+    change(results, "UPDATE run SET kappa_bar_rs = kappa_bar_rs * (1 + 1e-14)")
     assert call(capsys, "verify", results)[0] == 0
+
+
+@pytest.mark.parametrize(("name", "tolerance"), [("kappa_bar_rs", 1e-9), ("kappa_bar_theory", 2e-5)])
+def test_theory_may_differ_by_its_error(
+    results: Path, capsys: pytest.CaptureFixture[str], name: str, tolerance: float
+) -> None:
+    """Check κ̄ near 1: replica symmetry is exact to rounding errors, full RSB to the error bar of its table."""
+    change(results, f"UPDATE run SET {name} = {name} + ? WHERE id = 1", values=(0.9 * tolerance,))
+    assert call(capsys, "verify", results)[0] == 0
+    change(results, f"UPDATE run SET {name} = {name} + ? WHERE id = 1", values=(tolerance,))
+    code, lines = call(capsys, "verify", results)
+    assert code == 1 and lines[0].startswith(f"run 1: {name} is ")
+
+
+def test_the_tolerance_of_full_breaking_covers_the_error_bars_of_its_table() -> None:
+    for power in (1, 2):
+        for entry in table(power).entries:
+            error = entry.error / -entry.slope
+            assert error < _THEORY_TOLERANCES["kappa_bar_theory"] * max(1.0, abs(entry.kappa_bar))
 
 
 def test_a_run_without_a_point_need_not_state_theory(results: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 import qcqpbench
+from qcqpbench import theory
 from qcqpbench.catalog.solver import Budget, QCQPSolver, RunFunction, Solution, TaskSolver
 from qcqpbench.catalog.status import PointStatus, Termination
 from qcqpbench.errors import QcqpbenchError
@@ -143,6 +144,8 @@ def test_a_record_is_json() -> None:
     record = json.loads(json.dumps(solve(TASK, Fine()).record()))
     assert record["termination"] == "finished"
     assert record["kappa_bar"] == pytest.approx(record["margin"] / TASK.scale)
+    predictions = [theory.covariance_kappa_bar(TASK.p, TASK.m, rsb=rsb) for rsb in ("full", 0)]
+    assert [record["kappa_bar_theory"], record["kappa_bar_rs"]] == pytest.approx(predictions, abs=1e-9)
     assert record["build_seconds"] >= 0 and record["solve_seconds"] > 0 and record["peak_memory_bytes"] > 1e6
 
 

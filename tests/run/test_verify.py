@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -5,6 +6,7 @@ import pytest
 
 from qcqpbench.catalog.status import PointStatus, Termination
 from qcqpbench.problem.maxmargin import MaxMargin
+from qcqpbench.problem.metadata import Metadata, TheoryPrediction
 from qcqpbench.problem.qcqp import QCQP
 from qcqpbench.run.proposal import Proposal
 from qcqpbench.run.verify import evaluate, verify
@@ -113,6 +115,14 @@ def test_bound_and_gap_of_a_task_are_those_of_the_margin() -> None:
     assert encoded.finding.objective == pytest.approx(1 / 0.6)
     of_qcqp = evaluate(MINIMIZED, None, Proposal(Termination.FINISHED, x=np.array([4.0]), bound=3.0), 1e-6)
     assert (of_qcqp.bound, of_qcqp.gap) == (3.0, 0.25)
+
+
+@pytest.mark.parametrize("prediction", [TheoryPrediction(0.25, 0.5), TheoryPrediction(None, 0.5), TheoryPrediction()])
+@pytest.mark.parametrize("form", [None, "min_norm"])
+def test_both_predictions_are_those_of_the_problem(prediction: TheoryPrediction, form: str | None) -> None:
+    task = replace(TASK, metadata=Metadata(notes=prediction.notes()))
+    evaluation = evaluate(task, form, Proposal(Termination.ERROR), 1e-6)
+    assert (evaluation.kappa_bar_theory, evaluation.kappa_bar_rs) == (prediction.kappa_bar, prediction.kappa_bar_rs)
 
 
 @pytest.mark.parametrize(("shape", "kept"), [((2, 1), True), ((2,), False), ((1, 2), False), ((2, 2), False)])

@@ -80,14 +80,15 @@ def many(sizes: int, loads: int, seeds: int, solvers: int, starts: int) -> list[
     rows = []
     for m, load, seed in itertools.product(range(10, 10 + 10 * sizes, 10), np.linspace(0.25, 4, loads), range(seeds)):
         problem = f"covariance_perceptron[m={m},n=2,f=0.2,c=0.5,load={load},ensemble=paper,seed={seed}]"
-        predicted = float(theory.covariance_kappa_bar(2 * m * load, m))
-        best = float(predicted - 0.1 + 0.05 * rng.standard_normal())
+        full, symmetric = (float(theory.covariance_kappa_bar(2 * m * load, m, rsb=rsb)) for rsb in ("full", 0))
+        best = float(symmetric - 0.1 + 0.05 * rng.standard_normal())
         for solver, start in itertools.product(range(solvers), range(starts)):
             common: dict[str, Any] = {
                 "problem": problem,
                 "solver": f"solver{solver}",
                 "start": start,
-                "kappa_bar_theory": predicted,
+                "kappa_bar_theory": full,
+                "kappa_bar_rs": symmetric,
             }
             common["formulation"] = (None, "epigraph", "min_norm")[solver % 3]
             if rng.random() < 0.05:

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -240,3 +241,16 @@ def test_importing_theory_imports_no_scipy() -> None:
     code = "import sys, qcqpbench.theory; print([name for name in sys.modules if name.startswith('scipy')])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_full_breaking_from_the_symmetric_margin_is_that_at_the_same_load(power: int) -> None:
+    kappa_bar: Any = [theory.classical_kappa_bar, theory.covariance_kappa_bar][power - 1]
+    for p in (1, 10, 20, 21, 80, 500):
+        full = theory.full_rsb_from_table(float(kappa_bar(p, 10)), power)
+        assert full == pytest.approx(kappa_bar(p, 10, rsb="full"), abs=1e-11)
+
+
+@pytest.mark.parametrize("kappa_bar_rs", [20.1, 1e300, np.inf, -2.6, -1e300, -np.inf])
+def test_full_breaking_beyond_the_table_is_not_looked_up(kappa_bar_rs: float) -> None:
+    assert theory.full_rsb_from_table(kappa_bar_rs, 2) is None

@@ -1,12 +1,14 @@
-"""Figure `capacity`: margins found by solvers against load, theory, certified upper bounds, and success rates."""
+"""Figure `capacity`: margins found by solvers against load, theories, certified upper bounds, and success rates."""
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
 from qcqpbench import theory
 from qcqpbench.analysis import metrics
+from qcqpbench.analysis.rows import FULL_RSB, REPLICA_SYMMETRY
 from qcqpbench.catalog.status import Scope
 from qcqpbench.run.suite import Settings, Suite
 from qcqpbench.run.suite_file import load_suite
@@ -27,7 +29,9 @@ from .base import (
 )
 from .style import BLACK, GREEN, GREY, SOLVERS, curve, symbols
 
-_THEORY, _BOUND = "theory", "certified bound"
+_BOUND = "certified bound"
+# The paper's figure has the second line only.
+_THEORIES: dict[str, Literal[0, "full"]] = {FULL_RSB: "full", REPLICA_SYMMETRY: 0}
 # Smaller margins are outside the panel.
 _MIN_KAPPA_BAR = -1.0
 
@@ -49,7 +53,7 @@ def _suite(quick: bool) -> Suite:
 
 
 def _data(rows: Sequence[MeasuredRow]) -> Data:
-    """Return theory, upper bounds, and by solver, m and load the largest κ̄ and the fraction of runs with κ > 0.
+    """Return theories, upper bounds, and by solver, m and load the largest κ̄ and the fraction of runs with κ > 0.
 
     Every returned point counts, with rows scaled to unit length. Runs without a point count as κ ≤ 0.
     """
@@ -68,10 +72,10 @@ def _theory_lines(rows: Sequence[MeasuredRow]) -> Table:
     loads = [row.facts["load"] for row in rows]
     grid_loads = np.geomspace(0.9 * min(loads), max(loads), 200).tolist()
     # The prediction depends on the load alone, so p = 2·load and m = 1 stand for every size.
-    kappa_bars = [float(theory.covariance_kappa_bar(2 * load, 1)) for load in grid_loads]
     return [
-        {"series": _THEORY, "load": load, "kappa_bar": value}
-        for load, value in zip(grid_loads, kappa_bars, strict=True)
+        {"series": series, "load": load, "kappa_bar": float(theory.covariance_kappa_bar(2 * load, 1, rsb=rsb))}
+        for series, rsb in _THEORIES.items()
+        for load in grid_loads
     ]
 
 
@@ -95,9 +99,10 @@ def _caption(rows: Sequence[MeasuredRow], table: Table) -> str:
     return (
         f"a: load P̂ = p/(nm) against the margin κ̄ = κ/√(fc²), the largest over starts; symbols: mean of "
         f"{count_pattern_sets(rows)}, bars: range over the sets; margins below {_MIN_KAPPA_BAR:g} are not shown. "
-        f"Black: theory for m → ∞, not a bound at finite m. Grey: certified upper bounds on the margins of the same "
-        f"pattern sets. b: fraction of all runs, starts × sets, with a positive margin; a run without a point has "
-        f"none. Random starts: {', '.join(starts)}{limit}; gip follows many paths in each run. "
+        f"Black: theory for m → ∞, not a bound at finite m; dashed: full replica-symmetry breaking (RSB), solid: "
+        f"replica symmetry, the line of the paper. Grey: certified upper bounds on the margins of the same pattern "
+        f"sets. b: fraction of all runs, starts × sets, with a positive margin; a run without a point has none. Random "
+        f"starts: {', '.join(starts)}{limit}; gip follows many paths in each run. "
         f"{describe_parameters(largest, 'm', 'n', 'f', 'c')}."
     )
 
@@ -106,7 +111,7 @@ def _shown(table: Table) -> list[tuple[str, int, Table]]:
     """Return, for each solver, its name, the largest m it was run at, and the lines for that m."""
     lines: dict[str, Table] = {}
     for line in table:
-        if line["series"] not in (_THEORY, _BOUND):
+        if line["series"] not in (*_THEORIES, _BOUND):
             lines.setdefault(line["series"], []).append(line)
     largest = {name: max(line["m"] for line in lines[name]) for name in sorted(lines, key=[*SOLVERS, *lines].index)}
     return [(name, m, [line for line in lines[name] if line["m"] == m]) for name, m in largest.items()]
@@ -114,7 +119,8 @@ def _shown(table: Table) -> list[tuple[str, int, Table]]:
 
 def _paint(axes: Sequence[Axes], data: Data) -> None:
     left, right = axes
-    curve(left, data.where(series=_THEORY), "kappa_bar", "load", color=BLACK, label=_THEORY)
+    for series, style in ((FULL_RSB, "--"), (REPLICA_SYMMETRY, "-")):
+        curve(left, data.where(series=series), "kappa_bar", "load", style, color=BLACK, label=series)
     shown = _shown(data.table)
     largest = max(m for _, m, _ in shown)
     symbols(left, data.where(series=_BOUND, m=largest), "kappa_bar", "load", "|", GREY, label=_BOUND)
@@ -127,7 +133,7 @@ def _paint(axes: Sequence[Axes], data: Data) -> None:
     left.set(
         xlabel="margin κ̄",
         ylabel="load P̂",
-        xlim=(_MIN_KAPPA_BAR, 1.05 * max(line["kappa_bar"] for line in data.where(series=_THEORY))),
+        xlim=(_MIN_KAPPA_BAR, 1.05 * max(line["kappa_bar"] for line in data.where(series=REPLICA_SYMMETRY))),
     )
     left.set_ylim(bottom=0)
     left.legend(loc="upper right")

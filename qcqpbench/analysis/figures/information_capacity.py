@@ -36,20 +36,22 @@ def _suite(quick: bool) -> Suite:
 def _data(rows: Sequence[MeasuredRow]) -> Data:
     """Return the information capacity of theory at κ = 0, and its ratio to the classical one from measured margins.
 
-    Runs do not measure the capacity at κ = 0, but in theory the ratio is the same at every margin. So the information
-    in p patterns classified with margin κ̄ is compared with the capacity of classical perceptrons at κ̄, for which the
-    theory is proved: p · (bits of a pattern and its labels) / (m/I(κ̄) · (m + n)).
+    Theory is replica symmetry, as in the paper. Runs do not measure the capacity at κ = 0, but in theory the ratio is
+    the same at every margin. So the information in p patterns classified with margin κ̄ is compared with the capacity
+    of classical perceptrons at κ̄, for which the theory is proved: p · (bits of a pattern and its labels) /
+    (m/I(κ̄) · (m + n)).
     """
     table = [*_theory_lines(), *_measured_lines(rows)]
     kappa_bars = [line["kappa_bar"] for line in table if line["kind"] == "measured"]
     caption = (
         f"a: information capacity per synapse, Î = P (log₂K + N)/(nm), against the number of outputs n at κ = 0; "
-        f"theory for m → ∞, covariances of sparseness f (black to grey) and the classical perceptron (blue). b: its "
-        f"ratio to the classical one; dotted line at 2, the limit for n ≫ m, and for f = 1 the value at n = m. "
-        f"Symbols: measured. Runs do not measure the capacity at κ = 0, but in theory the ratio is the same at every "
-        f"margin, so {_P} patterns and the margins that gip finds for them (κ̄ = {min(kappa_bars):.1f} to "
-        f"{max(kappa_bars):.1f}; mean of {count_pattern_sets(rows)}, bars: range) are compared with the capacity of "
-        f"classical perceptrons at that margin. Parameters: m = {_M}, measured at f = {_F:g}, c = 0.5."
+        f"theory for m → ∞ (replica symmetry), covariances of sparseness f (black to grey) and the classical "
+        f"perceptron (blue). b: its ratio to the classical one; dotted line at 2, the limit for n ≫ m, and for f = 1 "
+        f"the value at n = m. Symbols: measured. Runs do not measure the capacity at κ = 0, but in theory "
+        f"the ratio is the same at every margin, so {_P} patterns and the margins that gip finds for them "
+        f"(κ̄ = {min(kappa_bars):.1f} to {max(kappa_bars):.1f}; mean of {count_pattern_sets(rows)}, bars: range) are "
+        f"compared with the capacity of classical perceptrons at that margin. Parameters: m = {_M}, measured "
+        f"at f = {_F:g}, c = 0.5."
     )
     return Data(table, caption)
 

@@ -44,7 +44,7 @@ def _suite(quick: bool) -> Suite:
 
 
 def _data(rows: Sequence[MeasuredRow]) -> Data:
-    """Return margins predicted by theory and measured margins; n = 1 denotes the classical perceptron."""
+    """Return measured margins and those of replica symmetry, as in the paper; n = 1 is the classical perceptron."""
     table: Table = []
     rows = [_with_margin(row) for row in rows]
     m = rows[0].facts["m"]
@@ -58,13 +58,13 @@ def _data(rows: Sequence[MeasuredRow]) -> Data:
                 {"kind": "measured", "n": n, "p": p, "load": p / (n * m), **mean_and_range("kappa_bar", values)}
             )
     caption = (
-        f"Pattern capacity against the margin κ̄ = κ/√(fc²). Lines: theory for m → ∞, P = 4m/((n−1) I(κ̄)) for "
-        f"covariances, P = m/I(κ̄) for the classical perceptron. Symbols: the largest margin found for p patterns, mean "
-        f"of {count_pattern_sets(rows)}, bars: range over the sets; found by gip for covariances, and as a convex "
-        f"program (SLSQP) for the classical perceptron, without the sets that are not separable. a: per synapse, "
-        f"P̂ = P/(nm); in theory twice the classical one for n = 2 outputs. b: P for several numbers of outputs n; in "
-        f"theory equal to the classical one for n = 5. Parameters: m = {m}, f = 0.2, c = 0.5; classical patterns are "
-        f"±1."
+        f"Pattern capacity against the margin κ̄ = κ/√(fc²). Lines: theory for m → ∞, replica symmetry, "
+        f"P = 4m/((n−1) I(κ̄)) for covariances, P = m/I(κ̄) for the classical perceptron. Symbols: the largest "
+        f"margin found for p patterns, mean of {count_pattern_sets(rows)}, bars: range over the sets; found by "
+        f"gip for covariances, and as a convex program (SLSQP) for the classical perceptron, "
+        f"without the sets that are not separable. a: per synapse, P̂ = P/(nm); in theory twice the classical one for "
+        f"n = 2 outputs. b: P for several numbers of outputs n; in theory equal to the classical one for n = 5. "
+        f"Parameters: m = {m}, f = 0.2, c = 0.5; classical patterns are ±1."
     )
     return Data(table, caption)
 
@@ -87,7 +87,7 @@ def _paint(axes: Sequence[Axes], data: Data) -> None:
             symbols(panel, data.where(kind="measured", n=n), "kappa_bar", column, marker, color, label=label)
         panel.set(xlabel="margin κ̄", xlim=(-0.05, 3))
         panel.set_ylim(bottom=0)
-        panel.legend(loc="upper right", title="lines: theory, symbols: measured")
+        panel.legend(loc="upper right", title="lines: replica symmetry, symbols: measured")
     axes[0].set_ylabel("patterns per synapse P̂")
     axes[1].set_ylabel("patterns P")
 

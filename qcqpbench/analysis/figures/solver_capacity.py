@@ -4,10 +4,11 @@ import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from qcqpbench.analysis import metrics
-from qcqpbench.analysis.rows import labels_of_solvers, place
+from qcqpbench.analysis.rows import FULL_RSB, REPLICA_SYMMETRY, labels_of_solvers, place
+from qcqpbench.catalog.spec import parse
 from qcqpbench.errors import require
 from qcqpbench.results.row import Row
 
@@ -18,6 +19,8 @@ from .style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, che
 _COLORS = (VERMILION, BLUE, GREEN, ORANGE, SKY, PURPLE)
 _MARKERS = "osD^vPX"
 _THEORY_STYLES = ("--", ":", "-.")
+_FULL: Literal["full"] = "full"
+_SYMMETRIC: Literal[0] = 0
 # Larger legends stand beside the plot.
 _MAX_ENTRIES_INSIDE = 5
 # Margins below this fraction of the largest one are cut off, because they would compress everything else.
@@ -51,10 +54,11 @@ class CapacitySeries:
 
 
 def plot_capacity(rows: Sequence[Row], ax: "Axes | None" = None) -> Axes:
-    """Plot the margin κ̄ reached by each solver against the load, with the prediction of theory.
+    """Plot the margin κ̄ reached by each solver against the load, with predictions by full RSB and replica symmetry.
 
-    Lines connect means over instances, bars are ranges over instances. A marker is hollow if the solver has no point
-    on some instance. Solvers that only prove bounds are left out.
+    Black lines are full replica-symmetry breaking (RSB), the best theory; grey lines are replica symmetry. Other lines
+    connect means over instances, bars are ranges over instances. A marker is hollow if the solver has no point on some
+    instance. Solvers that only prove bounds are left out.
 
     Parameters
     ----------
@@ -132,18 +136,25 @@ def _names(series: Sequence[CapacitySeries], rows: Sequence[Row]) -> list[str]:
 
 
 def _draw_theory(axes: Axes, rows: Sequence[Row]) -> None:
-    """Draw the curve of theory of each variant, or lines between its predictions if they are on no common curve."""
-    predictions: dict[str, dict[float, float]] = defaultdict(dict)
+    """Draw the curves of both theories for each variant, or lines between predictions that are on no common curve."""
+    full: dict[str, dict[float, float]] = defaultdict(dict)
+    symmetric: dict[str, dict[float, float]] = defaultdict(dict)
     for row in rows:
         where = place(row.problem)
-        if row.kappa_bar_theory is not None and where.exact_load is not None:
-            predictions[where.variant][where.exact_load] = row.kappa_bar_theory
-    for number, (variant, by_load) in enumerate(sorted(predictions.items())):
-        points = sorted(by_load.items())
-        curve = metrics.theory_curve([load for load, _ in points], [value for _, value in points]) or points
-        label = "theory, m → ∞" + f", {variant}" * (len(predictions) > 1)
-        style = _THEORY_STYLES[number % len(_THEORY_STYLES)]
-        axes.plot(*zip(*curve, strict=True), style, color=BLACK, linewidth=1.2, label=label, zorder=1)
+        if where.exact_load is not None:
+            for predictions, kappa_bar in ((full, row.kappa_bar_theory), (symmetric, row.kappa_bar_rs)):
+                if kappa_bar is not None:
+                    predictions[where.variant][where.exact_load] = kappa_bar
+    variants = sorted(full.keys() | symmetric.keys())
+    for number, variant in enumerate(variants):
+        look: dict[str, Any] = {"linestyle": _THEORY_STYLES[number % len(_THEORY_STYLES)], "linewidth": 1.2}
+        ending = f", {variant}" * (len(variants) > 1)
+        for name, by_load, rsb, color in (
+            (FULL_RSB, full[variant], _FULL, BLACK),
+            (REPLICA_SYMMETRY, symmetric[variant], _SYMMETRIC, GREY),
+        ):
+            if curve := metrics.theory_curve(parse(variant)[0], by_load, rsb):
+                axes.plot(*zip(*curve, strict=True), color=color, label=f"{name}{ending}", zorder=1, **look)
 
 
 def _draw_series(axes: Axes, line: CapacitySeries, color: str, marker: str, alpha: float, label: str) -> None:

@@ -6,6 +6,7 @@
 
 from collections.abc import Sequence
 
+from qcqpbench import theory
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 from qcqpbench.run.attempt import random_start
 from qcqpbench.run.isolation.description import problem_apart
@@ -31,8 +32,9 @@ def _training_data(rows: Sequence[MeasuredRow]) -> Data:
     task = problem_apart(row.problem)
     assert isinstance(task, MaxMargin)
     table: Table = []
-    assert row.kappa_bar_theory is not None
-    margins = {"theory": row.kappa_bar_theory * task.scale}
+    assert row.kappa_bar_rs is not None
+    # As in the paper, theory is replica symmetry.
+    margins = {"theory": row.kappa_bar_rs * task.scale}
     weights = {"before": random_start(task, row.start, row.start_seed), "after": unit_rows(point_of(row))}
     for phase, W in weights.items():
         margins[phase] = float(task.margin(W))
@@ -45,7 +47,8 @@ def _training_data(rows: Sequence[MeasuredRow]) -> Data:
         f"G₂ = Q₁₃. Each symbol is one of p = {task.p} patterns; the colour is the label of G₁ (red: +1, blue: −1), "
         f"the shape that of G₂ (disk: +1, square: −1). a: at a random start, κ = {margins['before']:.3f}; b: after "
         f"training with gip, κ = {margins['after']:.3f}. Grey: the margin κ, the smallest distance of any output, Q₂₃ "
-        f"included, from its threshold (lines at 0). Dashed: theory for m → ∞, κ = {margins['theory']:.3f}. "
+        f"included, from its threshold (lines at 0). Dashed: theory for m → ∞, replica symmetry, "
+        f"κ = {margins['theory']:.3f}. "
         f"{describe_parameters(row, 'm', 'n', 'f', 'c')}, rows of W of unit length."
     )
     return Data(table, caption)
@@ -91,15 +94,15 @@ def _optimization_data(_: Sequence[MeasuredRow]) -> Data:
             for r, (label, stability) in enumerate(zip(task.labels[:, 0].tolist(), stabilities[:, 0], strict=True)):
                 table.append({"step": step, "pattern": r, "label": label, "Q12": float(label * stability)})
         W = unit_rows(W + _RATE * task.stability_gradient(W, weights))
-    theory = float(task.metadata.notes["kappa_bar_theory"]) * task.scale
-    table.append({"theory": theory})
+    predicted = float(theory.covariance_kappa_bar(task.p, task.m, task.n, rsb=0)) * task.scale
+    table.append({"theory": predicted})
     caption = (
         f"Gradient ascent on the soft margin $κ_η$, rows of W scaled to unit length after every step. a: the readout "
         f"covariances Q₁₂ʳ = (WPʳWᵀ)₁₂ of p = {task.p} patterns, red for labels ζʳ = +1, blue for −1; grey lines: ±κ "
         f"at the end. b: the margin κ and the soft margin $κ_η$. The ascent maximizes $κ_η$, not κ: κ is "
         f"{max(margins):.3f} at step {margins.index(max(margins))} and {margins[-1]:.3f} at the end. Dashed: theory "
-        f"for the largest margin, m → ∞, κ = {theory:.3f}. Parameters: m = {task.m}, n = 2, f = 0.2, c = 0.5, "
-        f"η = {_ETA:g}, rate ι = {_RATE:g}."
+        f"for the largest margin, m → ∞, replica symmetry, κ = {predicted:.3f}. Parameters: m = {task.m}, n = 2, "
+        f"f = 0.2, c = 0.5, η = {_ETA:g}, rate ι = {_RATE:g}."
     )
     return Data(table, caption)
 
@@ -113,7 +116,8 @@ def _paint_optimization(axes: Sequence[Axes], data: Data) -> None:
     for sign in (-1, 1):
         left.axhline(sign * margins[-1]["margin"], color=GREY, linewidth=0.8, zorder=0)
     (line,) = data.with_column("theory")
-    right.axhline(line["theory"], color=BLACK, linestyle="--", linewidth=0.8, label="largest κ, theory, m → ∞")
+    label = "largest κ, replica symmetry, m → ∞"
+    right.axhline(line["theory"], color=BLACK, linestyle="--", linewidth=0.8, label=label)
     curve(right, margins, "step", "margin", color=BLACK, label="margin κ")
     curve(right, margins, "step", "soft_margin", color=ORANGE, label="soft margin $κ_η$")
     left.set(xlabel="step", ylabel="readout covariance Q₁₂ʳ")

@@ -56,7 +56,7 @@ class Series:
     notes
         Texts that are shown when a point is selected.
     kind
-        A line with marks, steps, or a dashed reference curve.
+        A line with marks, steps, or a reference curve, dashed or dotted.
     solver
         Solver whose button hides the series, and whose color and marks it has; empty for none.
     """
@@ -68,7 +68,7 @@ class Series:
     high: Sequence[float | None] = ()
     hollow: Sequence[bool] = ()
     notes: Sequence[str] = ()
-    kind: Literal["points", "steps", "curve"] = "points"
+    kind: Literal["points", "steps", "curve", "dotted"] = "points"
     solver: str = ""
 
     def __post_init__(self) -> None:

@@ -19,7 +19,7 @@ HYPERSTATIC_LOAD = 1.2507435529613828
 
 def active_fraction_theory(load: float) -> float:
     """Return the replica-symmetric number of active stabilities for n = 2, p Φ(κ̄), divided by 2m."""
-    return load * float(ndtr(theory.covariance_kappa_bar(2 * load, 1)))
+    return load * float(ndtr(theory.covariance_kappa_bar(2 * load, 1, rsb=0)))
 
 
 def _data(rows: Sequence[MeasuredRow]) -> Data:

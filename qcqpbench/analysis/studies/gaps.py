@@ -19,7 +19,7 @@ _JAMMING_EXPONENT = 0.41269
 def _data(rows: Sequence[MeasuredRow]) -> Data:
     table: Table = []
     for (ensemble, m, load), group in group_by(best_optima(rows), "ensemble", "m", "load").items():
-        kappa_bar = float(theory.covariance_kappa_bar(2 * load, 1))
+        kappa_bar = float(theory.covariance_kappa_bar(2 * load, 1, rsb=0))
         for line in _density(group):
             predicted = float(np.exp(-((kappa_bar + line["gap"]) ** 2) / 2) / np.sqrt(2 * np.pi))
             table.append({"ensemble": ensemble, "m": m, "load": load, **line, "density_theory": predicted})

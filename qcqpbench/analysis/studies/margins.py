@@ -39,8 +39,8 @@ def margin_lines(rows: Sequence[MeasuredRow], **name: Any) -> Table:
     rows
         Rows of problems that differ only in m and seed.
     name
-        Columns that the lines have in common, including `ensemble` and `kappa_bar_theory`. Where p is rounded, κ̄ is
-        corrected by the effect of the rounding on the theory.
+        Columns that the lines have in common, including `ensemble` and `kappa_bar_rs`. Where p is rounded, κ̄ is
+        corrected by the effect of the rounding on the replica-symmetric prediction.
 
     Returns
     -------
@@ -54,7 +54,7 @@ def margin_lines(rows: Sequence[MeasuredRow], **name: Any) -> Table:
     with_margin = [row for row in rows if row.kappa_bar is not None]
     for (m, _), group in group_by(with_margin, "m", "problem_id").items():
         best = max(kappa_bars(group))
-        best_by_size[m].append(best + name["kappa_bar_theory"] - group[0].kappa_bar_theory)
+        best_by_size[m].append(best + name["kappa_bar_rs"] - group[0].kappa_bar_rs)
     agreement = _agreement(rows)
     sizes = means(best_by_size)
     table = [{"kind": "size", **name, **_size_columns(size), **agreement.get(size.m, {})} for size in sizes]
@@ -88,16 +88,16 @@ def _data(rows: Sequence[MeasuredRow]) -> Data:
     table: Table = []
     least = metrics.bounds(rows, metrics.best_known(rows)).least
     for (ensemble, load), group in group_by(map(with_nominal_load, rows), "ensemble", "load").items():
-        predicted = float(theory.covariance_kappa_bar(2 * load, 1))
-        name = {"ensemble": ensemble, "load": load, "kappa_bar_theory": predicted}
+        predicted = float(theory.covariance_kappa_bar(2 * load, 1, rsb=0))
+        name = {"ensemble": ensemble, "load": load, "kappa_bar_rs": predicted}
         table += margin_lines(group, **name)
         for (m,), same_size in group_by(group, "m").items():
             if bounds := [least[id] for id in {row.problem_id for row in same_size} & least.keys()]:
                 table.append({"kind": "bound", **name, "m": m, **mean_and_range("kappa_bar", bounds)})
     for line in table:
-        line["difference"] = line["kappa_bar"] - line["kappa_bar_theory"]
+        line["difference"] = line["kappa_bar"] - line["kappa_bar_rs"]
         for end in ("low", "high"):
-            line[f"difference_{end}"] = line[f"kappa_bar_{end}"] - line["kappa_bar_theory"]
+            line[f"difference_{end}"] = line[f"kappa_bar_{end}"] - line["kappa_bar_rs"]
     return Data(table, _caption(rows, table))
 
 
@@ -108,10 +108,10 @@ def _caption(rows: Sequence[MeasuredRow], table: Table) -> str:
     ]
     return (
         f"Largest margins κ̄ found by gip, n = 2: {', '.join(sets)}. a: the paper's ensemble, means and standard errors "
-        f"against m^(−2/3), with fits κ̄∞ + a m^(−2/3); crosses: theory for m → ∞. b: the limits κ̄∞ minus theory; bars: "
-        f"range over the exponents 1/2, 2/3 and 1, with and without the smallest size, and errors. Grey: certified "
-        f"upper bounds at m = {_size_of_bounds(table)}. Dotted: the load P̂ = {HYPERSTATIC_LOAD:.2f} above which "
-        f"theory has more active stabilities than W has directions."
+        f"against m^(−2/3), with fits κ̄∞ + a m^(−2/3); crosses: replica symmetry for m → ∞. b: the limits κ̄∞ "
+        f"minus replica symmetry; bars: range over the exponents 1/2, 2/3 and 1, with and without the smallest size, "
+        f"and errors. Grey: certified upper bounds at m = {_size_of_bounds(table)}. Dotted: the load "
+        f"P̂ = {HYPERSTATIC_LOAD:.2f} above which replica symmetry has more active stabilities than W has directions."
     )
 
 
@@ -132,7 +132,7 @@ def _paint_sizes(panel: Axes, data: Data) -> None:
         if not sizes:
             continue
         symbols(panel, sizes, "x", "kappa_bar", "o", color, label=f"P̂ = {load:g}")
-        panel.plot(0, sizes[0]["kappa_bar_theory"], "x", color=BLACK, clip_on=False, zorder=5)
+        panel.plot(0, sizes[0]["kappa_bar_rs"], "x", color=BLACK, clip_on=False, zorder=5)
         for end in data.where(kind="limit", ensemble="paper", load=load):
             fit = [{"x": x, "y": end["kappa_bar"] + end["slope"] * x} for x in (0.0, 1.1 * sizes[0]["x"])]
             curve(panel, fit, "x", "y", color=color, linewidth=0.8)
@@ -141,7 +141,7 @@ def _paint_sizes(panel: Axes, data: Data) -> None:
 
 
 def _paint_limits(panel: Axes, data: Data) -> None:
-    panel.axhline(0, color=BLACK, label="theory, m → ∞", zorder=1)
+    panel.axhline(0, color=BLACK, label="replica symmetry, m → ∞", zorder=1)
     m = _size_of_bounds(data.table)
     bounds = data.where(kind="bound", ensemble="paper", m=m)
     symbols(panel, bounds, "load", "difference", "_", GREY, label=f"bound, m = {m}")
@@ -153,7 +153,7 @@ def _paint_limits(panel: Axes, data: Data) -> None:
         ]
         symbols(panel, limits, "load", "difference", marker, color, label=ensemble)
     panel.axvline(HYPERSTATIC_LOAD, color=GREY, linestyle=":", linewidth=0.8, zorder=0)
-    panel.set(xlabel="load P̂", ylabel="κ̄∞ − theory", xlim=(0, None), ylim=(-0.3, 0.4))
+    panel.set(xlabel="load P̂", ylabel="κ̄∞ − replica symmetry", xlim=(0, None), ylim=(-0.3, 0.4))
     panel.legend(loc="lower right", ncols=2)
 
 

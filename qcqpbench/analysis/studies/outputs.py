@@ -1,4 +1,4 @@
-"""Figure `outputs`: capacity against the number of outputs n, where theory predicts 4m/(n−1)."""
+"""Figure `outputs`: capacity against the number of outputs n, where replica symmetry predicts 4m/((n−1) I(κ̄))."""
 
 from collections.abc import Sequence
 
@@ -14,13 +14,13 @@ _LOOKS = {2: (VERMILION, "o"), 3: (BLUE, "s"), 5: (ORANGE, "^")}
 
 
 def _data(rows: Sequence[MeasuredRow]) -> Data:
-    """Return margins by n, and `capacity_ratio` = p (n−1) I(κ̄)/(4m), the ratio of p to the capacity in theory."""
+    """Return margins by n, and `capacity_ratio` = p (n−1) I(κ̄)/(4m), the ratio of p to its replica-symmetric value."""
     rows = [extend_row(MeasuredRow, row, {"facts": {**row.facts, "fraction": _fraction(row)}}) for row in rows]
     rows = [row for row in rows if row.facts["fraction"] in FRACTIONS and row.facts["ensemble"] in OUTPUT_ENSEMBLES]
     table: Table = []
     for (ensemble, n, fraction), group in group_by(require_rows(rows), "ensemble", "n", "fraction").items():
-        predicted = float(theory.covariance_kappa_bar(4 * fraction, 1))
-        table += margin_lines(group, ensemble=ensemble, n=n, fraction=fraction, kappa_bar_theory=predicted)
+        predicted = float(theory.covariance_kappa_bar(4 * fraction, 1, rsb=0))
+        table += margin_lines(group, ensemble=ensemble, n=n, fraction=fraction, kappa_bar_rs=predicted)
     for line in table:
         for end in ("", "_low", "_high"):
             line[f"capacity_ratio{end}"] = line["fraction"] * float(theory.margin_integral(line[f"kappa_bar{end}"]))
@@ -38,15 +38,16 @@ def _caption(rows: Sequence[MeasuredRow]) -> str:
     return (
         f"Margins for n = 2, 3, 5 outputs at the same p (n−1)/(4m), where theory predicts the same margin for every n. "
         f"a: margins at the largest size ({sizes}; open symbols, means and standard errors) and their limits for m → ∞ "
-        f"(filled), the {OUTPUT_ENSEMBLES[0]} ensemble, compared with theory. b: the number of patterns over its value "
-        f"in theory at the limiting margin, p (n−1) I(κ̄∞)/(4m): 1 where 4m/(n−1) holds; bars as in the figure margins. "
+        f"(filled), the {OUTPUT_ENSEMBLES[0]} ensemble, compared with replica symmetry. b: the number of patterns over "
+        f"its value with replica symmetry at the limiting margin, p (n−1) I(κ̄∞)/(4m): 1 where 4m/(n−1) holds; bars "
+        f"as in the figure margins. "
         f"Filled: {OUTPUT_ENSEMBLES[0]}, open: {OUTPUT_ENSEMBLES[1]}."
     )
 
 
 def _paint(axes: Sequence[Axes], data: Data) -> None:
     left, right = axes
-    curve(left, _theory_curve(data.table), "x", "y", color=BLACK, label="theory, m → ∞")
+    curve(left, _theory_curve(data.table), "x", "y", color=BLACK, label="replica symmetry, m → ∞")
     right.axhline(1, color=BLACK, label="4m/(n−1)")
     for number, n in enumerate(_LOOKS):
         # Side by side, so that the symbols do not hide each other.
@@ -61,7 +62,7 @@ def _theory_curve(table: Table) -> Table:
     fractions = [line["fraction"] for line in table]
     low, high = min(fractions), max(fractions)
     grid = [low + (high - low) * k / 100 for k in range(101)]
-    return [{"x": x, "y": float(theory.covariance_kappa_bar(4 * x, 1))} for x in grid]
+    return [{"x": x, "y": float(theory.covariance_kappa_bar(4 * x, 1, rsb=0))} for x in grid]
 
 
 def _paint_outputs(left: Axes, right: Axes, data: Data, n: int, shift: float) -> None:

@@ -25,6 +25,7 @@ FORMAT = "qcqpbench"
 SCHEMA = 1
 _MAX_BYTES = 1 << 32
 
+_FAMILIES_WITH_THEORY = ("classical_perceptron[", "covariance_perceptron[")
 _HELD_OUT = ("held_out_patterns", "held_out_labels")
 _MATRICES = ("quadratic", "linear")
 _NAMES = ("variable_names", "constraint_names")
@@ -171,7 +172,11 @@ def _metadata(header: dict[str, Any], reference: NDArray[Any] | None) -> Metadat
     require(seed is None or isinstance(seed, int), f"seed must be a whole number or null, got {seed!r:.40}")
     fits = isinstance(notes, dict) and all(isinstance(note, str | int | float) for note in notes.values())
     require(fits, f"notes must be numbers and text by name, got {notes!r:.40}")
-    _check_number("kappa_bar_theory", notes.get("kappa_bar_theory", 0.0))
+    for name in ("kappa_bar_theory", "kappa_bar_rs"):
+        _check_number(name, notes.get(name, 0.0))
+    if "kappa_bar_rs" not in notes and (spec or "").startswith(_FAMILIES_WITH_THEORY):
+        # Older versions stored the replica-symmetric prediction of these families as kappa_bar_theory.
+        notes = {"kappa_bar_rs" if name == "kappa_bar_theory" else name: note for name, note in notes.items()}
     return Metadata(
         spec=spec,
         seed=seed,

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qcqpbench import theory
 from qcqpbench.analysis.report.numbers.contents import contents
 from qcqpbench.analysis.report.numbers.facts import limits
 from qcqpbench.analysis.report.numbers.sources import MicroBenchmark, read
@@ -275,8 +274,18 @@ def test_verdict_compares_the_largest_margins_with_theory(rows: list[ReportRow])
                     [max(number(e.kappa_bar) for e in solver_rows if e.problem_id == id) for id in ids(solver_rows)]
                 )
             )
-        parts.append(f"κ̄ = {max(means):.3f} at load {load:g}, theory {theory.covariance_kappa_bar(60 * load, 30):.3f}")
-    assert f"Largest margins against theory, m = 30: {'; '.join(parts)}." in verdict(contents(results(rows)))
+        predicted = {0.25: "2.641", 4.0: "-0.122"}[load]
+        parts.append(f"κ̄ = {max(means):.3f} at load {load:g}, theory {predicted}")
+    sentence = f"Largest margins against theory with full RSB, m = 30: {'; '.join(parts)}."
+    assert sentence in verdict(contents(results(rows)))
+
+
+def test_table_of_margins_names_both_theories(rows: list[ReportRow]) -> None:
+    lines = [line for line in table(contents(results(rows)), "capacity-data") if line["load"] == 0.25]
+    assert lines
+    for line in lines:
+        assert line["theory (full RSB)"] == pytest.approx(2.64059, abs=5e-5)
+        assert line["replica symmetry (paper)"] == pytest.approx(2.64589, abs=5e-5)
 
 
 def test_point_of_another_solver_refutes_claims() -> None:

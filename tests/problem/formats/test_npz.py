@@ -225,6 +225,7 @@ def test_newer_schema_is_refused(tmp_path: Path, spec: str) -> None:
         {"notes": None},
         {"notes": {"a": [1]}},
         {"notes": {"kappa_bar_theory": "abc"}},
+        {"notes": {"kappa_bar_rs": "abc"}},
         {"spec": 3},
         {"seed": "x"},
     ],
@@ -233,6 +234,16 @@ def test_newer_schema_is_refused(tmp_path: Path, spec: str) -> None:
 @pytest.mark.parametrize("spec", SPECS)
 def test_wrong_headers_are_refused(tmp_path: Path, spec: str, header: dict[str, Any]) -> None:
     refused(altered(tmp_path, spec, header, {}))
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_the_prediction_in_older_files_is_replica_symmetric(tmp_path: Path, spec: str) -> None:
+    path = altered(tmp_path, spec, {"notes": {"kappa_bar_theory": 0.5, "a": "b"}}, {})
+    assert read(path).metadata.notes == {"kappa_bar_rs": 0.5, "a": "b"}
+    path = altered(tmp_path, spec, {"notes": {"kappa_bar_theory": 0.4, "kappa_bar_rs": 0.5}}, {})
+    assert read(path).metadata.notes == {"kappa_bar_theory": 0.4, "kappa_bar_rs": 0.5}
+    path = altered(tmp_path, spec, {"notes": {"kappa_bar_theory": 0.5}, "spec": "my_family[m=4]"}, {})
+    assert read(path).metadata.notes == {"kappa_bar_theory": 0.5}
 
 
 @pytest.mark.parametrize("names", [[1, 2, 3, 4], "abcd", {"a": 1, "b": 2, "c": 3, "d": 4}], ids=str)

@@ -4,9 +4,10 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from qcqpbench.analysis import metrics
+from qcqpbench.catalog.spec import parse
 
 from .facts import Facts, Spread, median, scores_of
 
@@ -27,6 +28,22 @@ class Band(NamedTuple):
     high: float
     bounded_sets: int
     sets: int
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Margins that a theory predicts.
+
+    Attributes
+    ----------
+    at_loads
+        κ̄ by load of the problems.
+    curve
+        Pairs (load, κ̄) on the curve through them.
+    """
+
+    at_loads: Mapping[float, float]
+    curve: tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True)
@@ -68,10 +85,8 @@ class CapacityPanel:
     ----------
     variant, m
         See `rows.Place`.
-    theory
-        Pairs (load, κ̄) on the curve of theory.
-    predicted
-        κ̄ predicted by theory, by load of the problems.
+    theory, replica_symmetry
+        κ̄ predicted by full RSB and by replica symmetry.
     points
         Margins by solver and load.
     band
@@ -80,30 +95,38 @@ class CapacityPanel:
 
     variant: str
     m: int
-    theory: tuple[tuple[float, float], ...]
-    predicted: Mapping[float, float]
+    theory: Prediction
+    replica_symmetry: Prediction
     points: tuple[CapacityPoint, ...]
     band: tuple[Band, ...]
 
 
 def capacity(facts: Facts) -> tuple[CapacityPanel, ...]:
-    """Return one panel per variant and m: κ̄ by solver and load, theory, and the best known κ̄ with upper bounds."""
-    predictions = {row.problem_id: row.kappa_bar_theory for row in facts.rows if row.kappa_bar_theory is not None}
+    """Return one panel per variant and m: κ̄ by solver and load, theories, and the best known κ̄ with upper bounds."""
+    full = {row.problem_id: row.kappa_bar_theory for row in facts.rows if row.kappa_bar_theory is not None}
+    symmetric = {row.problem_id: row.kappa_bar_rs for row in facts.rows if row.kappa_bar_rs is not None}
     panels = []
     for (variant, m), loads in sorted(_problems_by_load(facts).items(), key=lambda item: item[0]):
-        predicted = {load: predictions[ids[0]] for load, ids in sorted(loads.items()) if ids[0] in predictions}
         points = [_point(facts, name, load, ids) for name in facts.solvers for load, ids in sorted(loads.items())]
         panels.append(
             CapacityPanel(
                 variant=variant,
                 m=m,
-                theory=tuple(metrics.theory_curve(list(predicted), list(predicted.values()))),
-                predicted=predicted,
+                theory=_prediction(full, variant, loads, "full"),
+                replica_symmetry=_prediction(symmetric, variant, loads, 0),
                 points=tuple(point for point in points if point.runs),
                 band=tuple(band for load, ids in sorted(loads.items()) if (band := _band(facts, load, ids))),
             )
         )
     return tuple(panels)
+
+
+def _prediction(
+    kappa_bars: Mapping[str, float], variant: str, loads: Mapping[float, list[str]], rsb: Literal[0, "full"]
+) -> Prediction:
+    """Return the prediction for a variant from the predicted κ̄ by problem id, and the ids by load."""
+    at_loads = {load: kappa_bars[ids[0]] for load, ids in sorted(loads.items()) if ids[0] in kappa_bars}
+    return Prediction(at_loads, tuple(metrics.theory_curve(parse(variant)[0], at_loads, rsb)))
 
 
 def _problems_by_load(facts: Facts) -> Mapping[tuple[str, int], Mapping[float, list[str]]]:

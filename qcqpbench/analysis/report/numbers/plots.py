@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from qcqpbench.analysis.profiles import Curves, PairProfile, Profile
 from qcqpbench.analysis.report.plot import Axis, Band, Menu, Plot, Series
+from qcqpbench.analysis.rows import FULL_RSB, REPLICA_SYMMETRY
 
 from .capacity import CapacityPanel, CapacityPoint
 from .contents import ReportContents
@@ -39,14 +40,12 @@ def plots(numbers: ReportContents) -> tuple[Plot, ...]:
 
 
 def capacity(numbers: ReportContents) -> Iterator[Plot]:
-    """Yield κ̄ against the load, with theory and proved bounds."""
+    """Yield κ̄ against the load, with both theories and proved bounds."""
     for panel, choices, points in _views_by_load(numbers):
         for start in ("best", "median"):
             margins = [point.best if start == "best" else point.median for point in points]
             series = _series_by_load(points, margins, shows_missing=True)
-            if panel.theory:
-                loads, predictions = zip(*panel.theory, strict=True)
-                series += (Series("theory", loads, predictions, kind="curve"),)
+            series += _theories(panel)
             floor = _MIN_DRAWN_MARGIN * max(0.5, *(y for line in series for y in line.y if y is not None), 0.0)
             is_cut = any(margin is not None and margin.low < floor for margin in margins)
             cut = ["the band at the top"] * bool(panel.band) + ["lines at the bottom"] * is_cut
@@ -139,6 +138,16 @@ def _columns(values: Sequence[Spread | float | None]) -> tuple[_Column, _Column,
     if not any(spreads):
         return middles, (), ()
     return middles, [spread and spread.low for spread in spreads], [spread and spread.high for spread in spreads]
+
+
+def _theories(panel: CapacityPanel) -> tuple[Series, ...]:
+    """Return the curves of full RSB and of replica symmetry, without those that the rows do not predict."""
+    full, symmetric = panel.theory.curve, panel.replica_symmetry.curve
+    lines = (
+        Series(FULL_RSB, [load for load, _ in full], [y for _, y in full], kind="curve"),
+        Series(REPLICA_SYMMETRY, [load for load, _ in symmetric], [y for _, y in symmetric], kind="dotted"),
+    )
+    return tuple(line for line in lines if line.x)
 
 
 def _bands(panel: CapacityPanel) -> tuple[Band, ...]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from qcqpbench.analysis.profiles import RATIOS, SECONDS, Profile
+from qcqpbench.analysis.rows import FULL_RSB, REPLICA_SYMMETRY
 
 from .contents import MessageCount, RefutedBound, ReportContents, ReportSolver, SolverBounds
 from .general import GeneralContents
@@ -138,17 +139,19 @@ def _capacity(contents: ReportContents) -> ReportTable:
     return ReportTable(
         "capacity-data",
         "Margins by load",
-        ("solver", "m", "load", "κ̄ best", "min", "max", "κ̄ median", "with point", "sets", "positive runs", "runs",
-         "positive sets", "median gap", "optimality gap", "family", "limits"),
+        ("solver", "m", "load", "κ̄ best", "min", "max", "κ̄ median", FULL_RSB, REPLICA_SYMMETRY,
+         "with point", "sets", "positive runs", "runs", "positive sets", "median gap", "optimality gap", "family",
+         "limits"),
         [
             (p.solver, panel.m, p.load, *(p.best or (None,) * 3), p.median and p.median.middle,
-             p.with_point, p.sets, p.positive_runs, p.runs, p.positive_sets, p.gap_best,
-             p.gap_bound, panel.variant, limits[p.solver])
+             panel.theory.at_loads.get(p.load), panel.replica_symmetry.at_loads.get(p.load), p.with_point, p.sets,
+             p.positive_runs, p.runs, p.positive_sets, p.gap_best, p.gap_bound, panel.variant, limits[p.solver])
             for panel in contents.capacity
             for p in panel.points
         ],
         "κ̄ best, min, max: mean, minimum and maximum over the pattern sets with a point, of the best start on each. "
-        "κ̄ median: mean of the median start.",
+        f"κ̄ median: mean of the median start. {FULL_RSB}, {REPLICA_SYMMETRY}: κ̄ predicted for m → ∞ by full "
+        "replica-symmetry breaking, the best theory, and by replica symmetry.",
     )  # fmt: skip
 
 

@@ -77,19 +77,19 @@ def _largest_margins(contents: ReportContents) -> str:
 
 
 def _theory(panels: Sequence[CapacityPanel]) -> list[str]:
-    """Return a sentence that compares the best margins with theory, at the largest m and the extreme loads."""
+    """Return a sentence that compares the best margins with full RSB, at the largest m and the extreme loads."""
     for panel in sorted(panels, key=lambda panel: -panel.m):
         best: dict[float, float] = {}
         for point in panel.points:
             load = point.load
-            if point.best and load in panel.predicted:
+            if point.best and load in panel.theory.at_loads:
                 best[load] = max(point.best.middle, best.get(load, -math.inf))
         if best:
             values = "; ".join(
-                f"κ̄ = {round(best[load], 3) + 0:.3f} at load {load:g}, theory {panel.predicted[load]:.3f}"
+                f"κ̄ = {round(best[load], 3) + 0:.3f} at load {load:g}, theory {panel.theory.at_loads[load]:.3f}"
                 for load in sorted({min(best), max(best)})
             )
-            return [f"Largest margins against theory, m = {panel.m}: {values}."]
+            return [f"Largest margins against theory with full RSB, m = {panel.m}: {values}."]
     return []
 
 

@@ -13,8 +13,13 @@ const LIGHT = { "--bg": "#fff", "--fg": "#1d1f21", "--soft": "#5c6166", "--grid"
 
 function look(kind, index) {
   if (kind === "curve") return { color: "var(--soft)", dash: "5 4" };
+  if (kind === "dotted") return { color: "var(--soft)", dash: "1.5 3" };
   const round = Math.floor(index / COLOR_COUNT);
   return { color: `var(--c${index % COLOR_COUNT})`, shape: SHAPES[(index + round) % SHAPES.length], dash: ["", "6 3", "2 3"][round % 3] };
+}
+
+function isReference(series) {
+  return series.kind === "curve" || series.kind === "dotted";
 }
 
 function mark(shape, x, y, color, hollow, r = 4) {
@@ -140,7 +145,7 @@ function linePath(points, isStep, { X, Y }) {
 }
 
 function drawSeries(parent, series, layout) {
-  const { X, Y, visibleY } = layout, points = drawnPoints(series), isCurve = series.kind === "curve";
+  const { X, Y, visibleY } = layout, points = drawnPoints(series), isCurve = isReference(series);
   const group = svg("g", { class: isCurve ? "curve" : "series", "data-name": series.name });
   group.append(svg("path", { d: linePath(points, series.kind === "steps", layout), fill: "none", stroke: series.color, "stroke-width": isCurve ? 1.5 : 2,
     "stroke-dasharray": series.dash || null, "stroke-linejoin": "round" }));
@@ -193,8 +198,8 @@ function draw(spec, width) {
 
 function legend(spec) {
   const item = (sign, name) => element("span", {}, svg("svg", { viewBox: "-7 -7 14 14" }, sign), shortName(name));
-  const line = (s) => svg("path", { d: "M-7 0H7", stroke: s.color, "stroke-width": 2, "stroke-dasharray": "4 2" });
-  const items = drawnSeries(spec).map((s) => item(s.kind === "curve" ? line(s) : mark(s.shape, 0, 0, s.color, false, 4.5), s.name));
+  const line = (s) => svg("path", { d: "M-7 0H7", stroke: s.color, "stroke-width": 2, "stroke-dasharray": s.kind === "dotted" ? "1.5 2" : "4 2" });
+  const items = drawnSeries(spec).map((s) => item(isReference(s) ? line(s) : mark(s.shape, 0, 0, s.color, false, 4.5), s.name));
   const box = () => svg("rect", { x: -7, y: -5, width: 14, height: 10, fill: "var(--band)", "fill-opacity": 0.4 });
   items.push(...spec.bands.map((band) => item(box(), band.name)));
   return element("div", { class: "legend", "aria-hidden": "true" }, ...items);
