@@ -4,13 +4,22 @@ import os
 import subprocess
 import sys
 import venv
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.snippets import ROOT, check_types, link_numpy, type_check, write_scripts
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("types")]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let mypy analyse the stubs of NumPy once for all tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MYPY_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 def test_types_are_found_in_the_editable_install(tmp_path: Path) -> None:
