@@ -111,7 +111,7 @@ def table(store: Store, all_rows: bool = False) -> list[Column]:
     for row in store.rows(all_rows):
         call = calls[row.invocation]
         values_of_rows.append(values_of_row(row))
-        columns["details"].append(None if row.details is None else json.dumps(row.details))
+        columns["details"].append(None if row.details is None else json.dumps(row.details) if row.details else "{}")
         columns["invocation"].append(call.uid)
         columns["command"].append(call.command)
         columns["cpu"].append(row.machine.cpu)

@@ -18,7 +18,6 @@ from qcqpbench.run.attempt import RunValues
 from qcqpbench.run.run_spec import RunOptions, RunSpec
 
 _SECONDS = ("build_seconds", "solve_seconds", "cpu_seconds")
-_RANGED = (*_SECONDS, "time_limit")
 _MAX_SHOWN_CHARACTERS = 80
 
 
@@ -126,8 +125,11 @@ _MAX_VALID_TYPES = 10_000
 def find_fault(values: Mapping[str, Any]) -> str | None:
     """Return a message about the first of `values`, by column, whose type or range is wrong; None if all are valid."""
     kinds = tuple(map(type, values.values()))
-    if kinds in _valid_types and all(values[name] is None or _in_range(name, values[name]) for name in _RANGED):
-        return None
+    if kinds in _valid_types:
+        numbers = [number for name in _SECONDS if (number := values[name]) is not None]
+        limit = values["time_limit"]
+        if (limit is None or limit > 0) and (not numbers or 0 <= min(numbers) <= max(numbers) < math.inf):
+            return None
     fault = _find_fault(values)
     if fault is None and len(_valid_types) < _MAX_VALID_TYPES:
         _valid_types.add(kinds)
