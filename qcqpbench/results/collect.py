@@ -15,13 +15,13 @@ from typing import Any, Protocol, Unpack
 
 from qcqpbench.catalog.machine import machine
 from qcqpbench.catalog.registry import check_type
-from qcqpbench.catalog.registry import problem as named_problem
 from qcqpbench.catalog.solver import Solver
 from qcqpbench.errors import QcqpbenchError, nearest, require
 from qcqpbench.problem.formats.by_suffix import write
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.qcqp import QCQP
 from qcqpbench.run.attempt import Outcome
+from qcqpbench.run.isolation.description import problem_apart
 from qcqpbench.run.pools.local_pool import LocalPool, Pool, Running
 from qcqpbench.run.run_spec import OPTIONS, RunOptionArguments, RunSpec
 from qcqpbench.run.suite import Settings, Suite, listed
@@ -199,10 +199,11 @@ def _problem_text(problem: object, output: Path) -> str:
         raise QcqpbenchError(f"problems must hold specs, files, MaxMargins or QCQPs, got {problem!r:.100}")
     spec = problem.metadata.spec
     try:
-        if spec is not None and named_problem(spec).id == problem.id:
+        # The code of a plug-in must not run here, even if the metadata of a file names its family.
+        if spec is not None and problem_apart(spec).id == problem.id:
             return spec
     except QcqpbenchError:
-        # The metadata of a file may name a family that is not installed.
+        # The family is not installed.
         pass
     folder = output.with_name(f"{output.name}-problems")
     folder.mkdir(exist_ok=True)

@@ -161,6 +161,9 @@ def test_no_plugin_is_imported_by_the_driver(
     assert main(["run", "-p", "patching_family[seed=1]", "-s", "patching", "-o", "a.db", "-j", "1"]) == 0
     assert main(["list", "problems"]) == main(["list", "solvers"]) == 0
     assert main(["convert", "patching_family", "a.npz"]) == 0
+    # The metadata of the file has the spec of the family.
+    (row,) = qcqpbench.run(problems=[qcqpbench.read("a.npz")], solvers=["slsqp"], jobs=1, output="b.db")
+    assert row.problem == "patching_family[seed=0]" and row.margin is not None and row.margin < 5
     assert main(["solve", "patching_family", "-s", "patching"]) == 0
     assert main(["certify", "patching_family", "-s", "patching"]) == 0
     assert main(["verify", "a.db"]) == main(["report", "a.db", "-o", "a.html"]) == 0
