@@ -318,7 +318,17 @@ RESULTS: dict[str, WrongUse] = {
     "row of nothing": (lambda u: q.Row(), "missing 14 required keyword-only arguments: 'termination', "),
 }
 
-GROUPS = (PROBLEM, QCQPS, TASKS, SOLVE, CHECKS, FILES, RECORDINGS, SUITES, RUN, RESULTS)
+THEORY: dict[str, WrongUse] = {
+    "text for a number of patterns": (
+        lambda u: q.theory.covariance_kappa_bar("many", 100),
+        "p must be a number or an array of numbers, got 'many'",
+    ),
+    "digits as text": (lambda u: q.theory.covariance_kappa_bar(100, "100"), "m must be a number .*, got '100'"),
+    "nothing for a margin": (lambda u: q.theory.classical_capacity(None, 100), "kappa_bar must be a number .* None"),
+    "complex share": (lambda u: q.theory.active_share(1j, 100), "p must be a number or an array of numbers, got 1j"),
+}
+
+GROUPS = (PROBLEM, QCQPS, TASKS, SOLVE, CHECKS, FILES, RECORDINGS, SUITES, RUN, RESULTS, THEORY)
 WRONG_USES = {name: wrong_use for group in GROUPS for name, wrong_use in group.items()}
 
 

@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from numbers import Integral
 from pathlib import Path
@@ -21,10 +21,10 @@ from qcqpbench.problem.formats.by_suffix import write
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.qcqp import QCQP
 from qcqpbench.run.attempt import Outcome
-from qcqpbench.run.isolation.description import problem_apart
+from qcqpbench.run.isolation.description import problem_apart, solver_facts
 from qcqpbench.run.pools.local_pool import LocalPool, Pool, Running
 from qcqpbench.run.run_spec import OPTIONS, RunOptionArguments, RunSpec
-from qcqpbench.run.suite import Settings, Suite, listed
+from qcqpbench.run.suite import ProblemIdentity, Settings, Suite, listed
 from qcqpbench.run.suite_file import load_suite
 
 from .results import Results
@@ -161,8 +161,9 @@ def run(
         solver_list = listed("solvers", solvers)
         for solver in solver_list:
             _check_solver(solver)
-        texts = [_problem_text(problem, Path(output)) for problem in listed("problems", problems)]
-        chosen = Suite.of(texts, solver_list, settings)
+        identities: dict[str, ProblemIdentity] = {}
+        texts = [_problem_text(problem, Path(output), identities) for problem in listed("problems", problems)]
+        chosen = replace(Suite.of(texts, solver_list, settings), identities=identities)
     name = chosen.name if isinstance(suite, Suite) else str(suite)
     command = "qcqpbench.run" if suite is None else f"qcqpbench.run({name!r})"
     collect(chosen, output, command, jobs, dask, force)
@@ -181,6 +182,8 @@ def _check_solver(solver: str | Solver) -> None:
     """Raise QcqpbenchError unless other processes can import the class of a solver, and receive its parameters."""
     check_type("solvers", solver, Solver, "hold specs or solvers")
     if isinstance(solver, str):
+        # An unknown name is an error before problems are written to files.
+        solver_facts(solver)
         return
     interactive = getattr(sys.modules["__main__"], "__file__", None) is None
     try:
@@ -191,8 +194,11 @@ def _check_solver(solver: str | Solver) -> None:
         raise QcqpbenchError(f"{rule}, got {type(solver).__qualname__}: {error}") from error
 
 
-def _problem_text(problem: object, output: Path) -> str:
-    """Return the spec or path of a problem; write a problem that has no spec to a file beside the results file."""
+def _problem_text(problem: object, output: Path, identities: dict[str, ProblemIdentity]) -> str:
+    """Return the spec or path of a problem; write a problem that has no spec to a file beside the results file.
+
+    If the problem has a spec, add its identity to `identities`.
+    """
     if isinstance(problem, str | Path):
         return str(problem)
     if not isinstance(problem, MaxMargin | QCQP):
@@ -201,6 +207,7 @@ def _problem_text(problem: object, output: Path) -> str:
     try:
         # The code of a plug-in must not run here, even if the metadata of a file names its family.
         if spec is not None and problem_apart(spec).id == problem.id:
+            identities[spec] = ProblemIdentity.of(problem)
             return spec
     except QcqpbenchError:
         # The family is not installed.

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Integral
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 from qcqpbench.atomic_files import absolute
 from qcqpbench.catalog.family import TaskFamily
@@ -99,14 +99,39 @@ class Entry:
         return fits(problem, self.where)
 
 
+class ProblemIdentity(NamedTuple):
+    """What the spec of a run needs to know of a problem."""
+
+    id: str
+    is_task: bool
+
+    @classmethod
+    def of(cls, problem: MaxMargin | QCQP) -> "ProblemIdentity":
+        """Return the identity of a problem in memory."""
+        return cls(problem.id, isinstance(problem, MaxMargin))
+
+
 @dataclass(frozen=True)
 class Suite:
-    """Problems, as specs with all their parameters or as files, and the solvers to run on them."""
+    """Problems and the solvers to run on them.
+
+    Attributes
+    ----------
+    name, about
+        Name and description.
+    problems
+        The problems, as specs with all their parameters or as files.
+    entries
+        The solvers.
+    identities
+        Identities of generated problems that are known already, by spec; such problems are not generated again.
+    """
 
     name: str
     about: str
     problems: tuple[str, ...]
     entries: tuple[Entry, ...]
+    identities: Mapping[str, ProblemIdentity] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for entry in self.entries:
@@ -185,9 +210,9 @@ class Suite:
         entries = self._entries(text)
         if not entries:
             return
-        problem = problem_apart(text)
+        problem = self.identities.get(text) or ProblemIdentity.of(problem_apart(text))
         for entry in entries:
-            if isinstance(problem, MaxMargin) or entry.solver.takes_qcqps:
+            if problem.is_task or entry.solver.takes_qcqps:
                 yield from _entry_runs(entry, text, problem)
             elif entry.named:
                 notice = f"{entry.solver.name} accepts only max-margin tasks; it is left out on general QCQPs"
@@ -225,7 +250,7 @@ def _checked_text(problem: object) -> str:
     return str(problem)
 
 
-def _entry_runs(entry: Entry, text: str, problem: MaxMargin | QCQP) -> Iterator[RunSpec]:
+def _entry_runs(entry: Entry, text: str, problem: ProblemIdentity) -> Iterator[RunSpec]:
     solver = entry.solver
     for start in range(entry.settings.starts):
         yield RunSpec(
@@ -233,7 +258,7 @@ def _entry_runs(entry: Entry, text: str, problem: MaxMargin | QCQP) -> Iterator[
             problem_id=problem.id,
             solver=solver.spec,
             version=solver.version,
-            formulation=solver.formulation if isinstance(problem, MaxMargin) else None,
+            formulation=solver.formulation if problem.is_task else None,
             start=start,
             **{name: getattr(entry.settings, name) for name in OPTIONS},
         )

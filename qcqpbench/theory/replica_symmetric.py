@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from qcqpbench.errors import require
+from qcqpbench.errors import QcqpbenchError, require
 
 Array = NDArray[np.float64]
 
@@ -160,8 +160,17 @@ def covariance_kappa_bar(p: ArrayLike, m: ArrayLike, n: ArrayLike = 2) -> Any:
 
 def _check(m: ArrayLike, n: ArrayLike = 2) -> None:
     """Raise QcqpbenchError unless all `m` are at least 1 and all `n` at least 2."""
-    require(bool((np.asarray(m) >= 1).all()), f"m must be at least 1, got {m!s:.80}")
-    require(bool((np.asarray(n) >= 2).all()), f"n must be at least 2 for covariances, got {n!s:.80}")
+    require(bool((_numbers("m", m) >= 1).all()), f"m must be at least 1, got {m!s:.80}")
+    require(bool((_numbers("n", n) >= 2).all()), f"n must be at least 2 for covariances, got {n!s:.80}")
+
+
+def _numbers(name: str, values: ArrayLike) -> Array:
+    """Return the argument `name` as a float64 array; raise QcqpbenchError unless it holds numbers."""
+    try:
+        # Otherwise texts such as "100" would become numbers.
+        return np.asarray(values).astype(np.float64, casting="same_kind")
+    except (TypeError, ValueError) as error:
+        raise QcqpbenchError(f"{name} must be a number or an array of numbers, got {values!r:.80}") from error
 
 
 def _over(count: Any, integral: Any) -> Any:
@@ -172,7 +181,7 @@ def _over(count: Any, integral: Any) -> Any:
 
 def _positive(p: ArrayLike) -> Array:
     """Return `p` as a float64 array; raise QcqpbenchError unless all of it is positive and finite."""
-    p = np.asarray(p, dtype=np.float64)
+    p = _numbers("p", p)
     require(bool(((p > 0) & (p < np.inf)).all()), f"p must be positive and finite, got {p!s:.80}")
     return p
 
@@ -186,7 +195,7 @@ def _integrals(kappa_bar: ArrayLike) -> tuple[Array, Array]:
     """
     from scipy.special import ndtr  # noqa: PLC0415 (slow to import)
 
-    kappa = np.asarray(kappa_bar, dtype=np.float64)
+    kappa = _numbers("kappa_bar", kappa_bar)
     require(not np.isnan(kappa).any(), "kappa_bar must be a number, got NaN")
     # Beyond these limits, I is 0 or inf in float64.
     kappa = np.clip(kappa, -1e3, 1e200)

@@ -154,7 +154,7 @@ def _distributed() -> Any:
     try:
         return importlib.import_module("distributed")
     except ModuleNotFoundError:
-        raise QcqpbenchError("--dask needs the package distributed: pip install 'qcqpbench[dask]'") from None
+        raise QcqpbenchError("dask needs the package distributed: pip install 'qcqpbench[dask]'") from None
 
 
 def _require_scheduler(address: str) -> None:
@@ -171,7 +171,7 @@ def _require_scheduler(address: str) -> None:
         asyncio.run(asyncio.wait_for(connect(), _CONNECT_SECONDS))
     except (OSError, ValueError, TypeError) as error:
         reason = " ".join(str(error).split()) or f"no answer within {_CONNECT_SECONDS:g} s"
-        requirement = "--dask must be local or the tcp://HOST:PORT of a Dask scheduler"
+        requirement = "dask must be local or the tcp://HOST:PORT of a Dask scheduler"
         raise QcqpbenchError(f"{requirement}, got {address}: {reason}") from error
 
 

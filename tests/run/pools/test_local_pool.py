@@ -196,7 +196,7 @@ def test_without_dask_one_line_says_how_to_install_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     assert main(["run", "smoke", "--dask", "local"]) == 2
-    assert capfd.readouterr().err == "qcqpbench: --dask needs the package distributed: pip install 'qcqpbench[dask]'\n"
+    assert capfd.readouterr().err == "qcqpbench: dask needs the package distributed: pip install 'qcqpbench[dask]'\n"
     with pytest.raises(QcqpbenchError):
         dask_pool.DaskPool("local")
 
