@@ -100,7 +100,7 @@ class Entry:
 
 
 class ProblemIdentity(NamedTuple):
-    """What the spec of a run needs to know of a problem."""
+    """Id of a problem, and whether it is a max-margin task; specs of runs need no more."""
 
     id: str
     is_task: bool

@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import qcqpbench
@@ -59,7 +60,7 @@ def test_each_process_generates_a_problem_once(kind: str, tmp_path: Path) -> Non
 
 
 def test_an_unknown_solver_is_refused_before_problems_are_written(tmp_path: Path) -> None:
-    task = MaxMargin(qcqpbench.problem("parity[m=4]").patterns, qcqpbench.problem("parity[m=4]").labels)
+    task = MaxMargin(np.eye(2)[None], [[1]])
     with pytest.raises(QcqpbenchError, match="unknown solver 'gpi'"):
         qcqpbench.run(problems=[task], solvers=["gpi"], output=tmp_path / "results.db")
     assert list(tmp_path.iterdir()) == []
