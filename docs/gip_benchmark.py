@@ -30,6 +30,7 @@ from qcqpbench.catalog.registry import solver
 from qcqpbench.catalog.solver import Budget
 from qcqpbench.run.attempt import Attempt, random_start, solve
 from qcqpbench.solvers._gip_passes import Passes, warm_up
+from qcqpbench.solvers._gip_schedule import schedule
 from qcqpbench.solvers._gip_state import Batch
 from qcqpbench.solvers.gip import batch_of_starts
 
@@ -120,14 +121,15 @@ def fastest(call: Callable[[], object], repeats: int = 7) -> float:
 def per_iteration(problem: Any) -> tuple[float, float]:
     """Return the seconds of a Newton iteration of one path (mean over 16 paths) and of 16 paths in lockstep."""
     passes = Passes(problem, mixed=True)
-    *_, (W, _) = warm_up(passes, batch_of_starts(random_start(problem), 16))
+    plan = schedule(problem.n * problem.m, 16, width=0.5, shrink=0.4)
+    *_, (W, _) = warm_up(passes, batch_of_starts(random_start(problem), 16), plan.smoothing)
 
     def iteration(W: Any) -> float:
         steps = 0
 
         def iterate() -> None:
             nonlocal steps
-            batch, steps = Batch(passes, W.copy(), 0.5, 0.4, 1e-9), 0
+            batch, steps = Batch(passes, W.copy(), plan.only(list(range(len(W)))), 1e-9), 0
             for _ in range(6):
                 steps += int(batch.live.sum())
                 batch.iterate()

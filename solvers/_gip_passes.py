@@ -19,9 +19,6 @@ _FIRST_TEMPERATURE, _LAST_TEMPERATURE = 2.0, 0.3
 _STEP_LENGTH, _MOMENTUM, _MAX_STEP_LENGTH = 0.1, 0.9, 0.5
 # Paths whose points overlap by more than this after the warm-up reach the same optimum in 95 of 100 cases.
 _MAX_OVERLAP = 0.97
-# With few weights (n m), smoothed paths do not reach some of the optima, so every second path is smoothed less. With
-# very few weights, every path is followed to the end.
-_FEW_WEIGHTS, _VERY_FEW_WEIGHTS, _WEAK_SMOOTHING = 60, 20, 0.05
 
 
 class Passes:
@@ -37,11 +34,6 @@ class Passes:
         self.single = task.patterns.astype(np.float32) if mixed and fits else None
         self.symmetric = all(np.array_equal(pattern, pattern.T) for pattern in task.patterns)
         self.pairs = list(zip(*task.pairs, strict=True))
-        self.few, self.very_few = (task.n * task.m <= limit for limit in (_FEW_WEIGHTS, _VERY_FEW_WEIGHTS))
-
-    def smoothing(self, count: int) -> Array:
-        """Return a factor for each of `count` paths, shape (count,), on its temperatures T and its initial μ."""
-        return np.where(self.few & (np.arange(count) % 2 == 1), _WEAK_SMOOTHING, 1.0)
 
     def by_pair(self, factors: Array) -> Array:
         """Return factors[:, i] · factors[:, j], shape (b, R), for the pair of each stability; `factors` is (b, n)."""
@@ -80,12 +72,12 @@ class Passes:
         return mixed.reshape(len(weights), -1, task.m, task.m)
 
 
-def warm_up(passes: Passes, W: Array) -> Iterator[tuple[Array, Array]]:
+def warm_up(passes: Passes, W: Array, smoothing: Array) -> Iterator[tuple[Array, Array]]:
     """Move a batch `W` towards the optima at the first μ; yield W and margins before each cycle and after the last.
 
     A cycle takes gradient steps with momentum, row by row, on the soft minimum −T ln Σ exp(−g/T) of the stabilities g.
-    The temperature T falls from cycle to cycle. While one row moves, the products of the patterns with the other rows
-    do not change, so a cycle costs one pass.
+    The temperature T falls from cycle to cycle; `smoothing` holds a factor on T for each path. While one row moves, the
+    products of the patterns with the other rows do not change, so a cycle costs one pass.
     """
     task, pairs, (b, n, _) = passes.task, passes.pairs, W.shape
     wP, Pw, g = passes.products(W, False)
@@ -94,7 +86,7 @@ def warm_up(passes: Passes, W: Array) -> Iterator[tuple[Array, Array]]:
     rows = [(wP[:, :, i], Pw[:, :, i]) for i in range(n)]
     w, velocity, g = W.astype(wP.dtype), np.zeros(W.shape, wP.dtype), g.reshape(b, *labels.shape) / passes.unit
     temperatures = np.geomspace(_FIRST_TEMPERATURE, _LAST_TEMPERATURE, _CYCLES)[:, None, None]
-    for T in (temperatures * passes.smoothing(b)[:, None]).astype(wP.dtype):
+    for T in (temperatures * smoothing[:, None]).astype(wP.dtype):
         yield unit_rows(w), g.min(axis=(1, 2)) * passes.unit
         for i in range(n):
             pairs_of_row = [k for k, pair in enumerate(pairs) if i in pair]
@@ -143,13 +135,13 @@ def _lengths(rows: Any) -> Any:
 def distinct(passes: Passes, W: Array) -> list[int]:
     """Return the indices of the points of `W` that are not close to an earlier point, up to symmetries of the task.
 
-    Paths from close points mostly reach the same optimum. With very few weights, all indices are returned.
+    Paths from close points mostly reach the same optimum.
     """
     overlaps = np.abs(np.einsum("aim,bim->ab", W, W))
     if passes.symmetric and passes.task.n == 2:
         overlaps = np.maximum(overlaps, np.abs(np.einsum("aim,bim->ab", W, W[:, ::-1])))
     kept: list[int] = []
     for k, overlap in enumerate(overlaps / passes.task.n):
-        if passes.very_few or not (overlap[kept] > _MAX_OVERLAP).any():
+        if not (overlap[kept] > _MAX_OVERLAP).any():
             kept.append(k)
     return kept

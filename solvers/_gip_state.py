@@ -1,7 +1,7 @@
 """State of a graduated interior-point run: a batch of paths in lockstep, which share the passes over the patterns."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,21 +9,12 @@ from numpy.typing import NDArray
 from qcqpbench.problem.maxmargin import unit_rows
 
 from ._gip_passes import Passes, distinct
+from ._gip_schedule import Schedule
 from ._gip_steps import Line, Steps
 
 Array = NDArray[np.float64]
 
 
-class _Gate(NamedTuple):
-    """Width μR/unit at which paths wait for each other; a fraction `share` of all paths, at least `least`, continue."""
-
-    width: float
-    share: float
-    least: int
-
-
-# The width of a path is μ times the number of stabilities, in units of the typical stability.
-_GATES = (_Gate(0.1, 1 / 4, 8), _Gate(0.05, 1 / 8, 6), _Gate(0.02, 1 / 16, 1))
 # Width below which μ falls faster, the factor by which it then falls, and the width below which float64 is used.
 _TAIL_WIDTH, _TAIL_SHRINK, _DOUBLE_WIDTH = 2e-2, 0.2, 1e-4
 # A path has converged at its μ when its squared Newton decrement is below this multiple of μ.
@@ -42,7 +33,9 @@ class Batch:
         Products of the patterns of the task.
     W
         Initial points, shape (b, n, m), with unit rows.
-    mu0, shrink, tol
+    schedule
+        Smoothing of the paths.
+    tol
         As in `Gip`.
 
     Attributes
@@ -57,22 +50,23 @@ class Batch:
         Largest violation of the KKT conditions of each path, in units of the typical stability.
     """
 
-    def __init__(self, passes: Passes, W: Array, mu0: float, shrink: float, tol: float) -> None:
+    def __init__(self, passes: Passes, W: Array, schedule: Schedule, tol: float) -> None:
         b = len(W)
-        self.passes, self.shrink, self.tol, self.unit = passes, shrink, tol, passes.unit
+        self.passes, self.tol, self.unit = passes, tol, passes.unit
+        self.shrink, self.gates = schedule.shrink, schedule.gates
         self.W = W
         self.double = np.full(b, passes.single is None)
         wP, Pw, self.g = passes.products(W, passes.single is None)
         self.products = [(wP[:, k], Pw[:, k]) for k in range(b)]
         self.stability_count = self.g.shape[1]
-        self.mu = mu0 * passes.smoothing(b) * self.unit / self.stability_count
+        self.mu = schedule.width * schedule.smoothing * self.unit / self.stability_count
         self.t = self.g.min(axis=1) - 0.2 * self.mu * self.stability_count
         self.weights = self.mu[:, None] / (self.g - self.t[:, None])
         self.shift = np.full(b, _FIRST_SHIFT * self.unit)
         self.keep_shift = np.ones(b, dtype=bool)
         self.live = np.ones(b, dtype=bool)
         self.waiting = np.zeros(b, dtype=bool)
-        self.gate = len(_GATES) if passes.very_few else 0
+        self.gate = 0
         self.residual = np.full(b, np.inf)
         self.iterations = 0
 
@@ -106,7 +100,7 @@ class Batch:
 
     def _pass_gate(self) -> None:
         """Resume the best of the waiting paths, at most one of each group of close paths, and end the others."""
-        gate = _GATES[self.gate]
+        gate = self.gates[self.gate]
         best = np.flatnonzero(self.waiting)[np.argsort(-self.t[self.waiting])]
         best = best[distinct(self.passes, self.W[best])]
         self.live[best[: max(gate.least, int(gate.share * len(self.t)))]] = True
@@ -206,8 +200,10 @@ class Batch:
         If the Newton matrix had to be shifted, the path may be close to a saddle point instead. The limit is then
         stricter for the last μ before a gate, and after the last gate.
         """
-        after_gates = self.gate == len(_GATES)
-        strict = after_gates or self.mu[k] * self.shrink * self.stability_count < _GATES[self.gate].width * self.unit
+        after_gates = self.gate == len(self.gates)
+        strict = (
+            after_gates or self.mu[k] * self.shrink * self.stability_count < self.gates[self.gate].width * self.unit
+        )
         limit = _MAX_DECREMENT / 10 if strict and self.shift[k] > 0 else _MAX_DECREMENT
         return bool(decrement < limit * self.mu[k])
 
@@ -219,7 +215,7 @@ class Batch:
             return False
         lower = width * (self.shrink if width > _TAIL_WIDTH else _TAIL_SHRINK)
         self.mu[k] = max(lower, 0.02 * self.tol) * self.unit / self.stability_count
-        if self.gate < len(_GATES) and lower < _GATES[self.gate].width:
+        if self.gate < len(self.gates) and lower < self.gates[self.gate].width:
             self.live[k], self.waiting[k] = False, True
             return False
         if not self.double[k] and lower < _DOUBLE_WIDTH:

@@ -15,6 +15,7 @@ from qcqpbench.errors import require
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 
 from ._gip_passes import Passes, distinct, warm_up
+from ._gip_schedule import schedule
 from ._gip_state import Batch
 
 Array = NDArray[np.float64]
@@ -37,9 +38,11 @@ class Gip(TaskSolver):
         Number of paths: one from the given start, the others from random points. The default is 8 plus 24 times the
         number of stabilities per weight, at most 42.
     mu0
-        Initial μ, in units of (typical stability)/(number of stabilities). A larger μ makes the function smoother.
+        Initial μ, in units of (typical stability)/(number of stabilities). A larger μ makes the function smoother. The
+        default is 0.5, and n m / 200, at most 4, for tasks with at least 300 weights n m.
     shrink
-        Factor, less than 1, by which μ is multiplied when a path has converged at its μ.
+        Factor, less than 1, by which μ is multiplied when a path has converged at its μ. The default is 0.4, and 0.55
+        for tasks with at least 300 weights.
     tol
         KKT residual at which a path stops, in units of the typical stability.
     precision
@@ -53,15 +56,15 @@ class Gip(TaskSolver):
     citation = "qcqpbench, docs/gip.md"
 
     starts: int | None = None
-    mu0: float = 0.5
-    shrink: float = 0.4
+    mu0: float | None = None
+    shrink: float | None = None
     tol: float = 1e-9
     precision: Literal["mixed", "double"] = "mixed"
     max_iter: int = 500
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.shrink < 1, f"gip: shrink must be less than 1, got {self.shrink}")
+        require(self.shrink is None or self.shrink < 1, f"gip: shrink must be less than 1, got {self.shrink}")
 
     def build(self, problem: MaxMargin) -> RunFunction:
         passes = Passes(problem, self.precision == "mixed")
@@ -82,9 +85,11 @@ class Gip(TaskSolver):
             weights = np.full(task.labels.shape, 1 / task.labels.size)
             return Solution(W[0], Termination.LOCALLY_OPTIMAL, 0.0, iterations=0, multipliers=weights)
         warm, pace = W, _Pace(budget)
-        for warm, margins in pace.while_time(warm_up(passes, W)):
+        plan = schedule(task.n * task.m, len(W), self.mu0, self.shrink)
+        for warm, margins in pace.while_time(warm_up(passes, W, plan.smoothing)):
             best = _report_better(warm, margins, best, budget)
-        batch = Batch(passes, warm[distinct(passes, warm)], self.mu0, self.shrink, self.tol)
+        paths = distinct(passes, warm) if plan.gates else list(range(len(W)))
+        batch = Batch(passes, warm[paths], plan.only(paths), self.tol)
         pace.longest *= _NEWTON_TIME_RATIO
         for _ in pace.while_time(batch.run(self.max_iter)):
             best = _report_better(batch.W, batch.margins, best, budget)

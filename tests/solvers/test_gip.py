@@ -10,6 +10,7 @@ from qcqpbench.catalog.status import Termination
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.run.attempt import random_start, solve
 from qcqpbench.solvers._gip_passes import Passes, distinct, warm_up
+from qcqpbench.solvers._gip_schedule import schedule
 from qcqpbench.solvers.gip import batch_of_starts
 from tests.conftest import MakeTask
 
@@ -61,7 +62,7 @@ def test_the_warm_up_climbs_and_returns_its_margins(make_task: MakeTask, n: int,
         task = MaxMargin(task.patterns + task.patterns.swapaxes(1, 2), task.labels)
     passes = Passes(task, mixed=True)
     assert passes.symmetric == symmetric
-    points = list(warm_up(passes, batch_of_starts(random_start(task), 5)))
+    points = list(warm_up(passes, batch_of_starts(random_start(task), 5), np.ones(5)))
     for W, margins in points:
         assert np.linalg.norm(W, axis=2) == pytest.approx(1)
         assert margins == pytest.approx(task.margin(W), abs=1e-5 * passes.unit)
@@ -85,6 +86,31 @@ def test_close_paths_are_followed_once(make_task: MakeTask) -> None:
     assert both.stabilities(W[3]) == pytest.approx(both.stabilities(one))
     assert distinct(Passes(task, mixed=True), W) == [0, 2, 3, 4]
     assert distinct(Passes(both, mixed=True), W) == [0, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("weights", "smoothing", "shrink", "first_gate"),
+    [
+        (20, [1, 0.05, 1], 0.4, None),
+        (60, [1, 0.05, 1], 0.4, 0.1),
+        (298, [1, 1, 1], 0.4, 0.1),
+        (300, [3, 3, 3], 0.55, 1.0),
+        (800, [8, 8, 8], 0.55, 2.0),
+        (1600, [8, 8, 8], 0.55, 2.0),
+    ],
+)
+def test_schedule_follows_the_number_of_weights(
+    weights: int, smoothing: list[float], shrink: float, first_gate: float | None
+) -> None:
+    plan = schedule(weights, 3, None, None)
+    assert plan.smoothing.tolist() == smoothing
+    assert (plan.width, plan.shrink) == (0.5, shrink)
+    widths = [gate.width for gate in plan.gates]
+    assert widths == sorted(widths, reverse=True)
+    assert next(iter(widths), None) == first_gate
+    chosen = schedule(weights, 3, 2.0, 0.7)
+    assert (chosen.width, chosen.shrink) == (2.0, 0.7)
+    assert chosen.smoothing.max() == 1
 
 
 def odd_task(make_task: MakeTask, seed: int) -> MaxMargin:

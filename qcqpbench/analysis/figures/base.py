@@ -30,8 +30,9 @@ Axes: TypeAlias = "matplotlib.axes.Axes"
 Table = list[dict[str, Any]]
 Array = NDArray[np.float64]
 
-# Series of gip runs that follow a single path; other runs of gip follow many.
-ONE_PATH = "gip, one path"
+# Series of gip runs that follow a single path, and of those whose paths lose their smoothing slowly.
+ONE_PATH, SLOW_PATHS = "gip, one path", "gip, slow paths"
+SLOW_SHRINK = "0.8"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -235,7 +236,8 @@ def series_name(spec: str) -> str:
         return spec
     names = {"soft_margin": "soft margin", "qcqp": parameters.get("improve", "").upper()}
     names["ipopt"] = f"IPOPT {parameters.get('formulation', '').replace('_', '-')}"
-    names["gip"] = ONE_PATH if parameters.get("starts") == "1" else "gip"
+    is_slow = parameters.get("shrink") == SLOW_SHRINK
+    names["gip"] = ONE_PATH if parameters.get("starts") == "1" else SLOW_PATHS if is_slow else "gip"
     return names.get(name, name)
 
 

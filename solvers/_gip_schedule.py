@@ -1,0 +1,83 @@
+"""Schedule of gip: the first smoothing of the paths, its pace, and the gates at which paths are merged and selected.
+
+The width of a path is μ times the number of stabilities, in units of the typical stability.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+class Gate(NamedTuple):
+    """Width at which paths wait for each other, and are merged if they are close.
+
+    A fraction `share` of all paths, at least `least`, continue.
+    """
+
+    width: float
+    share: float
+    least: int
+
+
+class Schedule(NamedTuple):
+    """Smoothing of the paths, and how it falls.
+
+    Parameters
+    ----------
+    smoothing
+        Factor of each path on its temperatures T in the warm-up and on its first width, shape (paths,).
+    width
+        First width of a path with the factor 1.
+    shrink
+        Factor by which a path that has converged at its μ multiplies it.
+    gates
+        Gates in the order in which paths reach them; without gates every path is followed to the end.
+    """
+
+    smoothing: Array
+    width: float
+    shrink: float
+    gates: tuple[Gate, ...]
+
+    def only(self, paths: list[int]) -> "Schedule":
+        """Return the schedule of some of the paths."""
+        return self._replace(smoothing=self.smoothing[paths])
+
+
+_SELECTION = (Gate(0.1, 1 / 4, 8), Gate(0.05, 1 / 8, 6), Gate(0.02, 1 / 16, 1))
+_WIDTH, _SHRINK = 0.5, 0.4
+# With few weights (n m), smoothed paths do not reach some of the optima, so every second path is smoothed less. With
+# very few weights, every path is followed to the end.
+_FEW_WEIGHTS, _VERY_FEW_WEIGHTS, _WEAK_SMOOTHING = 60, 20, 0.05
+# With many weights, paths end in larger margins if they are smoothed more at first and lose their smoothing slowly.
+# Many of them meet on the way, so they are merged at early gates.
+_MANY_WEIGHTS, _WEIGHTS_PER_SMOOTHING, _MAX_SMOOTHING, _SLOW_SHRINK = 300, 100, 8.0, 0.55
+_MERGING = (Gate(2.0, 1.0, 1), Gate(1.0, 1.0, 1), Gate(0.5, 1.0, 1), Gate(0.25, 1.0, 1))
+
+
+def schedule(weights: int, paths: int, width: float | None, shrink: float | None) -> Schedule:
+    """Return the schedule of a task with a number of `weights`, n m, and of paths.
+
+    Parameters
+    ----------
+    weights, paths
+        Numbers of weights and of paths.
+    width, shrink
+        First width and its pace as given by the user; None for those that suit the number of weights.
+    """
+    many = weights >= _MANY_WEIGHTS
+    factor = min(_MAX_SMOOTHING, weights / _WEIGHTS_PER_SMOOTHING) if many and width is None else 1.0
+    smoothing = np.full(paths, factor)
+    if weights <= _FEW_WEIGHTS:
+        smoothing[1::2] *= _WEAK_SMOOTHING
+    first_width = _WIDTH if width is None else width
+    merging = [gate for gate in _MERGING if many and gate.width < factor * first_width]
+    return Schedule(
+        smoothing,
+        first_width,
+        (_SLOW_SHRINK if many else _SHRINK) if shrink is None else shrink,
+        () if weights <= _VERY_FEW_WEIGHTS else (*merging, *_SELECTION),
+    )
