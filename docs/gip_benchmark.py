@@ -121,7 +121,7 @@ def fastest(call: Callable[[], object], repeats: int = 7) -> float:
 def per_iteration(problem: Any) -> tuple[float, float]:
     """Return the seconds of a Newton iteration of one path (mean over 16 paths) and of 16 paths in lockstep."""
     passes = Passes(problem, mixed=True)
-    plan = schedule(problem.n * problem.m, 16, width=0.5, shrink=0.4)
+    plan = schedule(problem.n, problem.m, 16, width=0.5, shrink=0.4)
     *_, (W, _) = warm_up(passes, batch_of_starts(random_start(problem), 16), plan.smoothing)
 
     def iteration(W: Any) -> float:

@@ -52,26 +52,28 @@ _WIDTH, _SHRINK = 0.5, 0.4
 # With few weights (n m), smoothed paths do not reach some of the optima, so every second path is smoothed less. With
 # very few weights, every path is followed to the end.
 _FEW_WEIGHTS, _VERY_FEW_WEIGHTS, _WEAK_SMOOTHING = 60, 20, 0.05
-# With many weights, paths end in larger margins if they are smoothed more at first and lose their smoothing slowly.
-# Many of them meet on the way, so they are merged at early gates.
-_MANY_WEIGHTS, _WEIGHTS_PER_SMOOTHING, _MAX_SMOOTHING, _SLOW_SHRINK = 300, 100, 8.0, 0.55
+# With many inputs, paths end in larger margins if they are smoothed more at first and lose their smoothing slowly. Many
+# of them meet on the way, so they are merged at early gates.
+_MANY_INPUTS, _INPUTS_PER_SMOOTHING, _MAX_SMOOTHING, _SLOW_SHRINK = 200, 50, 8.0, 0.55
 _MERGING = (Gate(2.0, 1.0, 1), Gate(1.0, 1.0, 1), Gate(0.5, 1.0, 1), Gate(0.25, 1.0, 1))
 
 
-def schedule(weights: int, paths: int, width: float | None, shrink: float | None) -> Schedule:
-    """Return the schedule of a task with a number of `weights`, n m, and of paths.
+def schedule(n: int, m: int, paths: int, width: float | None = None, shrink: float | None = None) -> Schedule:
+    """Return the schedule of a number of paths on a task.
 
     Parameters
     ----------
-    weights, paths
-        Numbers of weights and of paths.
+    n, m
+        Numbers of outputs and inputs of the task.
+    paths
+        Number of paths.
     width, shrink
-        First width and its pace as given by the user; None for those that suit the number of weights.
+        First width and its pace as given by the user; None for those that suit the size of the task.
     """
-    many = weights >= _MANY_WEIGHTS
-    factor = min(_MAX_SMOOTHING, weights / _WEIGHTS_PER_SMOOTHING) if many and width is None else 1.0
+    many = m >= _MANY_INPUTS
+    factor = min(_MAX_SMOOTHING, m / _INPUTS_PER_SMOOTHING) if many and width is None else 1.0
     smoothing = np.full(paths, factor)
-    if weights <= _FEW_WEIGHTS:
+    if n * m <= _FEW_WEIGHTS:
         smoothing[1::2] *= _WEAK_SMOOTHING
     first_width = _WIDTH if width is None else width
     merging = [gate for gate in _MERGING if many and gate.width < factor * first_width]
@@ -79,5 +81,5 @@ def schedule(weights: int, paths: int, width: float | None, shrink: float | None
         smoothing,
         first_width,
         (_SLOW_SHRINK if many else _SHRINK) if shrink is None else shrink,
-        () if weights <= _VERY_FEW_WEIGHTS else (*merging, *_SELECTION),
+        () if n * m <= _VERY_FEW_WEIGHTS else (*merging, *_SELECTION),
     )

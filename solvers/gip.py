@@ -39,10 +39,10 @@ class Gip(TaskSolver):
         number of stabilities per weight, at most 42.
     mu0
         Initial μ, in units of (typical stability)/(number of stabilities). A larger μ makes the function smoother. The
-        default is 0.5, and n m / 200, at most 4, for tasks with at least 300 weights n m.
+        default is 0.5, and m / 100, at most 4, for tasks with at least 200 inputs m.
     shrink
         Factor, less than 1, by which μ is multiplied when a path has converged at its μ. The default is 0.4, and 0.55
-        for tasks with at least 300 weights.
+        for tasks with at least 200 inputs.
     tol
         KKT residual at which a path stops, in units of the typical stability.
     precision
@@ -85,7 +85,7 @@ class Gip(TaskSolver):
             weights = np.full(task.labels.shape, 1 / task.labels.size)
             return Solution(W[0], Termination.LOCALLY_OPTIMAL, 0.0, iterations=0, multipliers=weights)
         warm, pace = W, _Pace(budget)
-        plan = schedule(task.n * task.m, len(W), self.mu0, self.shrink)
+        plan = schedule(task.n, task.m, len(W), self.mu0, self.shrink)
         for warm, margins in pace.while_time(warm_up(passes, W, plan.smoothing)):
             best = _report_better(warm, margins, best, budget)
         paths = distinct(passes, warm) if plan.gates else list(range(len(W)))

@@ -89,28 +89,25 @@ def test_close_paths_are_followed_once(make_task: MakeTask) -> None:
 
 
 @pytest.mark.parametrize(
-    ("weights", "smoothing", "shrink", "first_gate"),
+    ("m", "smoothing", "shrink", "first_gate"),
     [
-        (20, [1, 0.05, 1], 0.4, None),
-        (60, [1, 0.05, 1], 0.4, 0.1),
-        (298, [1, 1, 1], 0.4, 0.1),
-        (300, [3, 3, 3], 0.55, 1.0),
+        (10, [1, 0.05, 1], 0.4, None),
+        (30, [1, 0.05, 1], 0.4, 0.1),
+        (199, [1, 1, 1], 0.4, 0.1),
+        (200, [4, 4, 4], 0.55, 1.0),
+        (400, [8, 8, 8], 0.55, 2.0),
         (800, [8, 8, 8], 0.55, 2.0),
-        (1600, [8, 8, 8], 0.55, 2.0),
     ],
 )
-def test_schedule_follows_the_number_of_weights(
-    weights: int, smoothing: list[float], shrink: float, first_gate: float | None
-) -> None:
-    plan = schedule(weights, 3, None, None)
+def test_schedule_follows_the_size(m: int, smoothing: list[float], shrink: float, first_gate: float | None) -> None:
+    plan = schedule(2, m, 3)
     assert plan.smoothing.tolist() == smoothing
     assert (plan.width, plan.shrink) == (0.5, shrink)
     widths = [gate.width for gate in plan.gates]
     assert widths == sorted(widths, reverse=True)
     assert next(iter(widths), None) == first_gate
-    chosen = schedule(weights, 3, 2.0, 0.7)
-    assert (chosen.width, chosen.shrink) == (2.0, 0.7)
-    assert chosen.smoothing.max() == 1
+    chosen = schedule(2, m, 3, 2.0, 0.7)
+    assert (chosen.width, chosen.shrink, chosen.smoothing.max()) == (2.0, 0.7, 1)
 
 
 def odd_task(make_task: MakeTask, seed: int) -> MaxMargin:
