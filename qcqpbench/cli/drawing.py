@@ -36,8 +36,8 @@ def add_commands(commands: Any) -> None:
         help="run a study and draw its figures",
         description="Run a study and draw its figures as PDF, SVG and PNG, with the numbers as CSV. Runs are stored in "
         "FOLDER/results.db, so the same command resumes after an interruption. finite-size: do the margins tend to the "
-        "paper's theory, replica symmetry, as m grows? It takes an hour and a half on two cores, with --quick about a "
-        "minute.",
+        "predictions of theory (full RSB, replica symmetry) as m grows? It takes about two hours on two cores, with "
+        "--quick about a minute.",
     )
     command.add_argument("study", metavar="STUDY", help=", ".join(STUDIES))
     names = "; ".join(f"of {study}: {', '.join(figures)}" for study, figures in STUDIES.items())

@@ -4,7 +4,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import combinations
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from qcqpbench import theory
 from qcqpbench.analysis import metrics
@@ -19,16 +21,59 @@ from qcqpbench.analysis.figures.base import (
     kappa_bars,
     mean_and_range,
 )
-from qcqpbench.analysis.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, curve, symbols
+from qcqpbench.analysis.figures.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, curve, symbols
+from qcqpbench.analysis.rows import REPLICA_SYMMETRY
 
-from .active import HYPERSTATIC_LOAD
-from .extrapolation import Mean, limit, means
-from .runs import ENSEMBLES, finite_size_suite, require_rows, with_nominal_load
+from .measurements.extrapolation import Mean, limit, means
+from .measurements.runs import ENSEMBLES, finite_size_suite, require_rows, with_nominal_load
 
-_LOOKS = {"paper": (VERMILION, "o"), "psd": (BLUE, "s"), "gaussian": (GREEN, "D")}
+LOOKS = {"paper": (VERMILION, "o"), "psd": (BLUE, "s"), "gaussian": (GREEN, "D")}
+# Patterns of the gaussian ensemble do not contain the identity matrix, which reduces finite-size corrections.
+SHOWN_ENSEMBLE = "gaussian"
 _LOAD_COLORS = {0.5: PURPLE, 1.0: BLUE, 2.0: ORANGE, 3.0: SKY}
 # Runs whose κ̄ differs by less have found the same margin.
 _SAME_KAPPA_BAR = 1e-5
+
+
+def predictions(alpha: float) -> dict[str, float]:
+    """Return κ̄ of full RSB and of replica symmetry as columns, for alpha = p(n−1)/(2m); for n = 2 it is the load."""
+    full, symmetric = (float(theory.covariance_kappa_bar(2 * alpha, 1, rsb=rsb)) for rsb in ("full", 0))
+    return {"kappa_bar_theory": full, "kappa_bar_rs": symmetric}
+
+
+class SizeMeans(NamedTuple):
+    """Means of the largest κ̄ by size, and those of them to which limits and exponents are fitted."""
+
+    all: list[Mean]
+    fitted: list[Mean]
+
+
+def size_means(rows: Sequence[MeasuredRow], ensemble: str, kappa_bar_theory: float) -> SizeMeans:
+    """Return the mean of the largest κ̄ on each pattern set, by size.
+
+    Symmetric patterns with ones on the diagonal have the margin 0 at (e_a ± e_b)/√2. Sizes at which this is the best
+    point of some set, or a better one than that found, are not fitted.
+
+    Parameters
+    ----------
+    rows
+        Rows of problems that differ only in m and seed.
+    ensemble
+        Ensemble of the problems.
+    kappa_bar_theory
+        Prediction of full RSB at the nominal load. Where p is rounded, κ̄ is corrected by the effect of the rounding on
+        this prediction.
+    """
+    best_by_size: dict[int, list[float]] = defaultdict(list)
+    at_zero: set[int] = set()
+    with_margin = [row for row in rows if row.kappa_bar is not None]
+    for (m, _), group in group_by(with_margin, "m", "problem_id").items():
+        best, predicted = max(kappa_bars(group)), group[0].kappa_bar_theory
+        best_by_size[m].append(best + (0.0 if predicted is None else kappa_bar_theory - predicted))
+        if ensemble != "gaussian" and best < _SAME_KAPPA_BAR:
+            at_zero.add(m)
+    sizes = means(best_by_size)
+    return SizeMeans(sizes, [size for size in sizes if size.m not in at_zero])
 
 
 def margin_lines(rows: Sequence[MeasuredRow], **name: Any) -> Table:
@@ -39,34 +84,45 @@ def margin_lines(rows: Sequence[MeasuredRow], **name: Any) -> Table:
     rows
         Rows of problems that differ only in m and seed.
     name
-        Columns that the lines have in common, including `ensemble` and `kappa_bar_rs`. Where p is rounded, κ̄ is
-        corrected by the effect of the rounding on the replica-symmetric prediction.
+        Columns that the lines have in common, including `ensemble` and `kappa_bar_theory`, see `size_means`.
 
     Returns
     -------
     Table
         One line per size, with `agree`, the fraction of pairs of gip runs on the same patterns that found the same
         margin, and `missed`, the mean difference between the best gip run on the same patterns and each of them. Then
-        one line for the limit, unless a mean is not positive although a margin of 0 is attainable: symmetric patterns
-        with ones on the diagonal have margin 0 at (e_a ± e_b)/√2.
+        one line for the limit, if at least three sizes can be fitted.
     """
-    best_by_size: dict[int, list[float]] = defaultdict(list)
-    with_margin = [row for row in rows if row.kappa_bar is not None]
-    for (m, _), group in group_by(with_margin, "m", "problem_id").items():
-        best = max(kappa_bars(group))
-        best_by_size[m].append(best + name["kappa_bar_rs"] - group[0].kappa_bar_rs)
     agreement = _agreement(rows)
-    sizes = means(best_by_size)
-    table = [{"kind": "size", **name, **_size_columns(size), **agreement.get(size.m, {})} for size in sizes]
-    is_avoidable = name["ensemble"] != "gaussian" and any(size.value <= 0 for size in sizes)
-    if not is_avoidable and (end := limit(sizes)) is not None:
+    sizes = size_means(rows, name["ensemble"], name["kappa_bar_theory"])
+    table = [{"kind": "size", **name, **size_columns(size), **agreement.get(size.m, {})} for size in sizes.all]
+    if (end := limit(sizes.fitted)) is not None:
         ends = {"kappa_bar_low": end.low, "kappa_bar_high": end.high}
         fit = {"error": end.error, "slope": end.slope, "mismatch": end.mismatch}
         table.append({"kind": "limit", **name, "kappa_bar": end.value, **ends, **fit})
-    return table
+    return [line | deficit_columns(line) for line in table]
 
 
-def _size_columns(size: Mean) -> dict[str, float]:
+def deficit_columns(line: dict[str, Any]) -> dict[str, float]:
+    """Return the columns `deficit`, full RSB minus κ̄, and its ends."""
+    ends = {"deficit": "kappa_bar", "deficit_low": "kappa_bar_high", "deficit_high": "kappa_bar_low"}
+    return {name: line["kappa_bar_theory"] - line[end] for name, end in ends.items()}
+
+
+def with_difference(lines: Table) -> Table:
+    """Return the lines with the column `difference`, κ̄ minus full RSB, and its ends."""
+    ends = {"difference": "deficit", "difference_low": "deficit_high", "difference_high": "deficit_low"}
+    return [line | {name: -line[end] for name, end in ends.items()} for line in lines]
+
+
+def theory_curves(low: float, high: float) -> Table:
+    """Return κ̄ of full RSB and of replica symmetry, and their difference, at 101 values x of p(n−1)/(2m)."""
+    table = [{"x": x, **predictions(x)} for x in np.linspace(low, high, 101).tolist()]
+    return [line | {"difference": line["kappa_bar_rs"] - line["kappa_bar_theory"]} for line in table]
+
+
+def size_columns(size: Mean) -> dict[str, float]:
+    """Return the columns of a mean, with κ̄ ± standard error as the ends of κ̄."""
     ends = {"kappa_bar_low": size.value - size.error, "kappa_bar_high": size.value + size.error}
     return {"m": size.m, "sets": size.sets, "kappa_bar": size.value, **ends}
 
@@ -88,37 +144,27 @@ def _data(rows: Sequence[MeasuredRow]) -> Data:
     table: Table = []
     least = metrics.bounds(rows, metrics.best_known(rows)).least
     for (ensemble, load), group in group_by(map(with_nominal_load, rows), "ensemble", "load").items():
-        predicted = float(theory.covariance_kappa_bar(2 * load, 1, rsb=0))
-        name = {"ensemble": ensemble, "load": load, "kappa_bar_rs": predicted}
+        name = {"ensemble": ensemble, "load": load, **predictions(load)}
         table += margin_lines(group, **name)
         for (m,), same_size in group_by(group, "m").items():
             if bounds := [least[id] for id in {row.problem_id for row in same_size} & least.keys()]:
-                table.append({"kind": "bound", **name, "m": m, **mean_and_range("kappa_bar", bounds)})
-    for line in table:
-        line["difference"] = line["kappa_bar"] - line["kappa_bar_rs"]
-        for end in ("low", "high"):
-            line[f"difference_{end}"] = line[f"kappa_bar_{end}"] - line["kappa_bar_rs"]
-    return Data(table, _caption(rows, table))
+                line = {"kind": "bound", **name, "m": m, **mean_and_range("kappa_bar", bounds)}
+                table.append(line | deficit_columns(line))
+    return Data(table, _caption(rows))
 
 
-def _caption(rows: Sequence[MeasuredRow], table: Table) -> str:
+def _caption(rows: Sequence[MeasuredRow]) -> str:
     sets = [
         f"{count_distinct((row.facts['seed'] for row in group), 'set')} at m = {m}"
         for (m,), group in group_by(rows, "m").items()
     ]
     return (
-        f"Largest margins κ̄ found by gip, n = 2: {', '.join(sets)}. a: the paper's ensemble, means and standard errors "
-        f"against m^(−2/3), with fits κ̄∞ + a m^(−2/3); crosses: replica symmetry for m → ∞. b: the limits κ̄∞ "
-        f"minus replica symmetry; bars: range over the exponents 1/2, 2/3 and 1, with and without the smallest size, "
-        f"and errors. Grey: certified upper bounds at m = {_size_of_bounds(table)}. Dotted: the load "
-        f"P̂ = {HYPERSTATIC_LOAD:.2f} above which replica symmetry has more active stabilities than W has directions."
+        f"Largest margins κ̄ found by gip, n = 2: up to {', '.join(sets)}. a: the {SHOWN_ENSEMBLE} ensemble, means and "
+        f"standard errors against m^(−2/3), with fits κ̄∞ + a m^(−2/3). Theory for m → ∞: crosses, full "
+        f"replica-symmetry breaking (full RSB); open circles on the axis, replica symmetry. b: the limits κ̄∞ minus "
+        f"full RSB; bars: range over the exponents 1/2, 2/3 and 1, with and without the smallest size, and errors. "
+        f"Dashed: replica symmetry minus full RSB."
     )
-
-
-def _size_of_bounds(table: Table) -> int:
-    """Return the m with bounds at the largest number of loads; of several, the largest m."""
-    sizes = [line["m"] for line in table if line["kind"] == "bound" and line["ensemble"] == "paper"]
-    return max(sizes, key=lambda m: (sizes.count(m), m), default=0)
 
 
 def _paint(axes: Sequence[Axes], data: Data) -> None:
@@ -128,32 +174,34 @@ def _paint(axes: Sequence[Axes], data: Data) -> None:
 
 def _paint_sizes(panel: Axes, data: Data) -> None:
     for load, color in _LOAD_COLORS.items():
-        sizes = [line | {"x": line["m"] ** (-2 / 3)} for line in data.where(kind="size", ensemble="paper", load=load)]
+        sizes = data.where(kind="size", ensemble=SHOWN_ENSEMBLE, load=load)
         if not sizes:
             continue
+        sizes = [line | {"x": line["m"] ** (-2 / 3)} for line in sizes]
         symbols(panel, sizes, "x", "kappa_bar", "o", color, label=f"P̂ = {load:g}")
-        panel.plot(0, sizes[0]["kappa_bar_rs"], "x", color=BLACK, clip_on=False, zorder=5)
-        for end in data.where(kind="limit", ensemble="paper", load=load):
+        panel.plot(0, sizes[0]["kappa_bar_rs"], "o", color=BLACK, mfc="white", markersize=3, clip_on=False, zorder=5)
+        panel.plot(0, sizes[0]["kappa_bar_theory"], "x", color=BLACK, markersize=5, clip_on=False, zorder=6)
+        for end in data.where(kind="limit", ensemble=SHOWN_ENSEMBLE, load=load):
             fit = [{"x": x, "y": end["kappa_bar"] + end["slope"] * x} for x in (0.0, 1.1 * sizes[0]["x"])]
             curve(panel, fit, "x", "y", color=color, linewidth=0.8)
     panel.set(xlabel="m^(−2/3)", ylabel="margin κ̄", xlim=(0, None))
-    panel.legend(loc=(0.45, 0.3), ncols=2)
+    # Above the panel, because the lines leave gaps at different heights for different loads.
+    panel.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=4, columnspacing=1, handletextpad=0.2)
 
 
 def _paint_limits(panel: Axes, data: Data) -> None:
-    panel.axhline(0, color=BLACK, label="replica symmetry, m → ∞", zorder=1)
-    m = _size_of_bounds(data.table)
-    bounds = data.where(kind="bound", ensemble="paper", m=m)
-    symbols(panel, bounds, "load", "difference", "_", GREY, label=f"bound, m = {m}")
+    panel.axhline(0, color=BLACK, label="full RSB", zorder=1)
+    limits = with_difference(data.where(kind="limit"))
+    loads = [line["load"] for line in data.table]
+    curve(panel, theory_curves(min(loads), max(loads)), "x", "difference", "--", color=BLACK, label=REPLICA_SYMMETRY)
     for number, ensemble in enumerate(ENSEMBLES):
-        color, marker = _LOOKS[ensemble]
+        color, marker = LOOKS[ensemble]
         # Side by side, so that the ensembles do not hide each other.
-        limits = [
-            line | {"load": line["load"] + 0.05 * (number - 1)} for line in data.where(kind="limit", ensemble=ensemble)
+        shifted = [
+            line | {"load": line["load"] + 0.05 * (number - 1)} for line in limits if line["ensemble"] == ensemble
         ]
-        symbols(panel, limits, "load", "difference", marker, color, label=ensemble)
-    panel.axvline(HYPERSTATIC_LOAD, color=GREY, linestyle=":", linewidth=0.8, zorder=0)
-    panel.set(xlabel="load P̂", ylabel="κ̄∞ − replica symmetry", xlim=(0, None), ylim=(-0.3, 0.4))
+        symbols(panel, shifted, "load", "difference", marker, color, label=ensemble)
+    panel.set(xlabel="load P̂", ylabel="κ̄∞ − full RSB", xlim=(0, None), ylim=(-0.15, 0.15))
     panel.legend(loc="lower right", ncols=2)
 
 

@@ -22,8 +22,8 @@ from qcqpbench.analysis.figures.base import (
 from qcqpbench.analysis.figures.style import curve
 from qcqpbench.problem.maxmargin import unit_rows
 
-from .optima import COLORS
-from .runs import finite_size_suite, require_rows, with_nominal_load
+from .measurements.optima import COLORS
+from .measurements.runs import finite_size_suite, require_rows, with_nominal_load
 
 # Points with a larger overlap are the same optimum.
 _SAME_OVERLAP = 0.999

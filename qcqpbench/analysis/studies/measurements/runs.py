@@ -109,7 +109,7 @@ def search_suite(quick: bool) -> Suite:
         problems += grid("covariance_perceptron", m=m, load=_SEARCH_LOADS, ensemble="gaussian", seed=seeds)
         for spec, starts in (
             ("gip", 1),
-            (f"gip[mu0=4,shrink={SLOW_SHRINK}]", 1),
+            (f"gip[starts=128,mu0=1,shrink={SLOW_SHRINK}]", 1),
             (f"multistart[rounds={rounds}]", 1),
             ("ipopt", ipopt_starts),
         ):
