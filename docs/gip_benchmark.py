@@ -6,6 +6,8 @@
     python docs/gip_benchmark.py certificate      optimality gaps that certificates prove at loads 0.1, 0.25 and 0.5
     python docs/gip_benchmark.py iteration        time of an iteration of one path and of 16 paths, time of its matrix
                                                   products alone (floor), growth with m, and peak memory
+    python docs/gip_benchmark.py schedule M…      deficits from full RSB at loads 2 and 3, gaussian ensemble, with the
+                                                  default schedule and with that of m < 200 at every size
 
 Every run is made once, in one process and one thread, so ratios of times are more reliable than times.
 """
@@ -38,9 +40,9 @@ from qcqpbench.solvers.gip import batch_of_starts
 SEEDS = range(70, 75)
 
 
-def task(load: float, seed: int, m: int = 100) -> Any:
-    """Return the task of the paper's ensemble with this load, seed and number of inputs."""
-    return qcqpbench.problem(f"covariance_perceptron[m={m},load={load},seed={seed}]")
+def task(load: float, seed: int, m: int = 100, ensemble: str = "paper") -> Any:
+    """Return the task of an ensemble with this load, seed and number of inputs."""
+    return qcqpbench.problem(f"covariance_perceptron[m={m},load={load},seed={seed},ensemble={ensemble}]")
 
 
 def seconds(attempts: list[Attempt]) -> float:
@@ -186,6 +188,38 @@ def iteration() -> None:
     print(f"\nThe time of an iteration at P̂ = 1 grows as m^{slope:.2f}.")
 
 
+# Numbers of pattern sets at each number of inputs; the seeds count from 0, and no setting was chosen on these sets.
+SETS_OF_SIZE = {50: 24, 100: 12, 200: 8, 400: 3}
+
+
+def schedules(sizes: list[int]) -> None:
+    """Print deficits from full RSB and times of gip on the same sets, with its schedule and with that of m < 200."""
+    print(
+        "| load P̂ | inputs m | sets | deficit, schedule of m < 200 | deficit, default | gain in κ̄ |"
+        " time, schedule of m < 200, s | time, default, s | ratio |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|")
+    for load in (2, 3):
+        for m in sizes:
+            rows = []
+            for seed in range(SETS_OF_SIZE[m]):
+                problem = task(load, seed, m, "gaussian")
+                solve(problem, "gip[starts=1,max_iter=1]")
+                runs = [solve(problem, spec) for spec in ("gip[mu0=0.5,shrink=0.4]", "gip")]
+                deficits = [
+                    run.kappa_bar_theory - run.kappa_bar for run in runs if run.kappa_bar and run.kappa_bar_theory
+                ]
+                rows.append([*deficits, deficits[0] - deficits[1], *(seconds([run]) for run in runs)])
+            old, new, gain, old_seconds, new_seconds = (mean(column) for column in zip(*rows, strict=True))
+            errors = np.std(rows, axis=0, ddof=1) / np.sqrt(len(rows))
+            print(
+                f"| {load} | {m} | {len(rows)} | {old:.4f} ± {errors[0]:.4f} | {new:.4f} ± {errors[1]:.4f} |"
+                f" {gain:+.4f} ± {errors[2]:.4f} | {old_seconds:.2f} | {new_seconds:.2f} |"
+                f" {new_seconds / old_seconds:.2f} |",
+                flush=True,
+            )
+
+
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["solvers", *loads]:
@@ -194,5 +228,7 @@ if __name__ == "__main__":
             certificate()
         case ["iteration"]:
             iteration()
+        case ["schedule", *sizes]:
+            schedules([int(m) for m in sizes] or list(SETS_OF_SIZE))
         case _:
             sys.exit(__doc__)
