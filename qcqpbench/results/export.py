@@ -9,8 +9,9 @@ import importlib.util
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -103,26 +104,20 @@ def table(store: Store, all_rows: bool = False) -> list[Column]:
     missing limit means no limit.
     """
     calls = store.invocations()
-    names = (*_KINDS, "details", "invocation", "command", "cpu", "commit", "problem_name", "solver_name")
+    names = (*_KINDS, "details", "invocation", "machine")
     columns: dict[str, list[Any]] = {name: [] for name in names}
-    values_of_row, values_of_rows = attrgetter(*_KINDS), []
-    problems: list[Mapping[str, Any]] = []
-    solvers: list[Mapping[str, Any]] = []
-    for row in store.rows(all_rows):
-        call = calls[row.invocation]
-        values_of_rows.append(values_of_row(row))
-        columns["details"].append(None if row.details is None else json.dumps(row.details) if row.details else "{}")
-        columns["invocation"].append(call.uid)
-        columns["command"].append(call.command)
-        columns["cpu"].append(row.machine.cpu)
-        columns["commit"].append(row.machine.commit)
-        problem_name, problem = name_and_parameters(row.problem)
-        solver_name, solver = name_and_parameters(row.solver)
-        columns["problem_name"].append(problem_name)
-        columns["solver_name"].append(solver_name)
-        problems.append(problem)
-        solvers.append(solver)
-    columns |= dict(zip(_KINDS, map(list, zip(*values_of_rows, strict=True)), strict=False))
+    values_of_row = attrgetter(*names)
+    rows = iter(store.rows(all_rows))
+    # Few rows are kept at a time, because Python's garbage collector takes long to visit many objects.
+    while group := [values_of_row(row) for row in islice(rows, _GROUP_ROWS)]:
+        for name, values in zip(names, zip(*group, strict=True), strict=True):
+            columns[name] += map(_text, values) if name == "details" else values
+    columns["command"] = [calls[number].command for number in columns["invocation"]]
+    columns["invocation"] = [calls[number].uid for number in columns["invocation"]]
+    columns["cpu"] = [machine.cpu for machine in columns["machine"]]
+    columns["commit"] = [machine.commit for machine in columns.pop("machine")]
+    for kind in ("problem", "solver"):
+        columns[f"{kind}_name"] = [name_and_parameters(spec)[0] for spec in columns[kind]]
     columns["time_limit"] = [None if limit == math.inf else limit for limit in columns["time_limit"]]
     for name in ("termination", "point_status", "scope"):
         columns[name] = [None if member is None else member.value for member in columns[name]]
@@ -130,28 +125,38 @@ def table(store: Store, all_rows: bool = False) -> list[Column]:
     taken = set(columns)
     return [
         *fixed,
-        *_parameter_columns(problems, lambda name: f"problem_{name}" if name in columns else name, taken),
-        *_parameter_columns(solvers, lambda name: f"solver_{name}", taken),
+        *_parameter_columns(columns["problem"], lambda name: f"problem_{name}" if name in columns else name, taken),
+        *_parameter_columns(columns["solver"], lambda name: f"solver_{name}", taken),
     ]
 
 
-def _parameter_columns(
-    parameters: Sequence[Mapping[str, Any]], column_name: Callable[[str], str], taken: set[str]
-) -> Iterator[Column]:
+def _text(details: Mapping[str, Any] | None) -> str | None:
+    """Return the details of a row as JSON."""
+    return None if details is None else json.dumps(details) if details else "{}"
+
+
+def _parameter_columns(specs: Sequence[str], column_name: Callable[[str], str], taken: set[str]) -> Iterator[Column]:
     """Yield a column for each parameter that occurs; a parameter with values of several types is a text column."""
-    distinct = {id(values): values for values in parameters}
-    for name in dict.fromkeys(name for values in distinct.values() for name in values):
+    parameters = {spec: name_and_parameters(spec)[1] for spec in dict.fromkeys(specs)}
+    for name in dict.fromkeys(name for values in parameters.values() for name in values):
         column = column_name(name)
         while column in taken:
             column += "_"
         taken.add(column)
-        values = [row.get(name) for row in parameters]
-        kinds = {type(value) for value in values if value is not None}
-        kind = kinds.pop() if len(kinds) == 1 else float if kinds <= {int, float} else str
-        if kind is int and any(value is not None and abs(value) >= _MAX_INT for value in values):
-            # Seeds may have more than 64 bits.
-            kind = str
-        yield Column(column, kind, [None if value is None else kind(value) for value in values])
+        value_of_spec = {spec: values.get(name) for spec, values in parameters.items()}
+        kind = _kind(value for value in value_of_spec.values() if value is not None)
+        cell_of_spec = {spec: None if value is None else kind(value) for spec, value in value_of_spec.items()}
+        yield Column(column, kind, list(map(cell_of_spec.__getitem__, specs)))
+
+
+def _kind(values: Iterable[Any]) -> type[int] | type[float] | type[str] | type[bool]:
+    """Return the type of a column with these values: their common type, or text."""
+    present = list(values)
+    kinds = {type(value) for value in present}
+    kind = kinds.pop() if len(kinds) == 1 else float if kinds <= {int, float} else str
+    # Seeds may have more than 64 bits.
+    is_too_large = kind is int and any(abs(value) >= _MAX_INT for value in present)
+    return str if is_too_large else kind
 
 
 def _write_csv(columns: Sequence[Column], path: Path) -> int:

@@ -169,7 +169,8 @@ def _check_flag(name: str, value: object) -> None:
 def _series(column: Column) -> object:
     """Return the values as pandas stores them: missing numbers as NaN, other missing values as <NA>."""
     if column.kind is float:
-        return np.array([np.nan if value is None else value for value in column.values], dtype=np.float64)
+        # NumPy converts None to NaN.
+        return np.array(column.values, dtype=np.float64)
     if column.kind is int and None not in column.values:
         return np.array(column.values, dtype=np.int64)
     pandas_types = {int: "Int64", bool: "boolean", str: "string"}

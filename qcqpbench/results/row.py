@@ -168,7 +168,7 @@ def make_row(values: dict[str, Any]) -> Row:
         values["time_limit"] = math.inf
     row = object.__new__(Row)
     # The constructor of a frozen dataclass takes five times as long.
-    row.__dict__.update(values)
+    object.__setattr__(row, "__dict__", values)
     return row
 
 
