@@ -51,10 +51,10 @@ class Size(NamedTuple):
 _LARGEST_PSD_M, _LARGEST_STABILITIES_AND_M = 100, 400 * 2400
 _LOADS, _MAIN_LOADS = (0.1, 0.25, 0.5, 1, 1.5, 2, 2.5, 3, 3.5), (1, 2, 2.5, 3)
 _SIZES = (
-    Size(25, 20, 60, 2, 8, 3),
-    Size(50, 12, 60, 2, 8, 3),
-    Size(100, 8, 40, 2, 8, 3),
-    Size(200, 3, 12, 1, 4, 1, 1),
+    Size(25, 20, 60, 8, 8, 3),
+    Size(50, 12, 60, 4, 8, 3),
+    Size(100, 8, 40, 3, 8, 3),
+    Size(200, 3, 16, 1, 4, 1, 1),
     Size(400, 1, 3, 1),
 )
 _PATH_LOADS, _PATH_SETS = (0.25, 0.5, 1, 2, 3), 3
