@@ -9,8 +9,9 @@ the capacities are
     classical    P = m / I(κ̄) for any number of outputs n
     covariance   P = 4m / ((n−1) I(κ̄)),   n ≥ 2
 
-κ̄ = κ/√(f c²) is the rescaled margin, P the number of patterns, P̂ = P/(nm) the load per synapse. The prediction holds
-for typical large instances and is not a bound for a finite instance. All functions are vectorized.
+κ̄ = κ/√(f c²) is the rescaled margin, P the number of patterns, P̂ = P/(nm) the load per synapse. The prediction is for
+typical large instances and is not a bound for a finite one. For covariance perceptrons replica symmetry is unstable at
+every load; `qcqpbench.theory.capacity` has the prediction with broken symmetry. All functions are vectorized.
 """
 
 from typing import Any
