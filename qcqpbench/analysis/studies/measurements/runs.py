@@ -119,7 +119,7 @@ def search_suite(quick: bool) -> Suite:
 
 
 # m, pattern sets, rounds of multistart, starts of IPOPT.
-_SEARCHES = ((50, 8, 16, 10), (100, 6, 16, 10), (200, 4, 4, 0))
+_SEARCHES = ((50, 8, 16, 10), (100, 4, 16, 10), (200, 3, 4, 0))
 
 
 def _inputs(spec: str) -> float:
