@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from html import escape
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,6 +27,7 @@ from .run_spec import RunOptions, RunSpec
 from .verify import FEASIBILITY_TOLERANCE, Evaluation, evaluate, finite
 
 Array = NDArray[np.float64]
+JsonValue: TypeAlias = bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"] | None
 # Variables with bounds further apart are treated as unbounded, because such bounds hardly restrict the solutions.
 _MAX_BOX_WIDTH = 1e6
 # Fields of an attempt with the same name and value as those of its evaluation.
@@ -143,7 +144,7 @@ class Attempt(RunValues):
         """The weights of a task, shape (n, m), rows of any length; None for a QCQP, or if there is no point."""
         return self.point if self.sense is None else None
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, JsonValue]:
         """Return the spec, the values and the point of the attempt as a dict of JSON values."""
         spec = {field.name: getattr(self.spec, field.name) for field in fields(RunSpec)}
         values = {field.name: getattr(self, field.name) for field in fields(RunValues)}
@@ -167,7 +168,7 @@ class Attempt(RunValues):
         return f"<table>{''.join(lines)}</table>"
 
 
-def _json_value(value: Any) -> Any:
+def _json_value(value: Any) -> JsonValue:
     """Return `value` as a JSON value: arrays as lists, enum members as text, infinite limits as None."""
     if isinstance(value, Termination | PointStatus | Scope):
         return str(value)
