@@ -189,7 +189,7 @@ def iteration() -> None:
 
 
 # Numbers of pattern sets at each number of inputs; the seeds count from 0, and no setting was chosen on these sets.
-SETS_OF_SIZE = {50: 24, 100: 12, 200: 8, 400: 3}
+SETS_OF_SIZE = {50: 24, 100: 12, 200: 8, 400: 2}
 
 
 def schedules(sizes: list[int]) -> None:
