@@ -1,0 +1,254 @@
+"""Best-bound search of branch and bound, with the incumbent that it improves."""
+
+import heapq
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qcqpbench.catalog.solver import Budget
+from qcqpbench.problem.maxmargin import MaxMargin
+
+from ._bnb_branching import Branching, best_branching, children
+from ._bnb_node import NodeCuts, NodeResult, NodeSolver, Verdict
+from ._bnb_relaxation import Cut, Groups, Leaf, Relaxation, leaf_bound
+from ._gip_passes import Passes
+from ._gip_schedule import Schedule
+from ._gip_state import Batch
+
+Array = NDArray[np.float64]
+
+# A margin below this share of the typical stability counts as that large in the gap.
+_MIN_MARGIN_SHARE = 0.1
+# Cuts of the parent with a smaller multiplier, relative to the reference value of the gap, are dropped.
+_MIN_CUT_MULTIPLIER = 1e-2
+# Nodes aim at a value below the target by this share of the tolerance, so that rounding in the proof does not matter.
+_TARGET_SHARE = 1e-3
+# The point of a node is the start of a local search at the first nodes, and then at every tenth.
+_FIRST_SEARCHES, _NODES_PER_SEARCH = 10, 10
+_SEARCH_WIDTH, _SEARCH_SHRINK, _SEARCH_STEPS, _SEARCH_TOL = 0.1, 0.3, 60, 1e-10
+# With more open nodes, the search closes those with small bounds first.
+_MAX_OPEN_NODES = 50_000
+# Score of a branching, relative to the trace of the matrices, at which they have rank one up to rounding.
+_MIN_SCORE = 1e-13
+
+
+class Incumbent:
+    """Best point of the search so far, and the tolerance that defines its optimality.
+
+    Parameters
+    ----------
+    task
+        The task.
+    gap
+        As in `BranchAndBound`.
+    budget
+        Receives each better point.
+    """
+
+    def __init__(self, task: MaxMargin, gap: float, budget: Budget) -> None:
+        self.task, self.gap, self.budget = task, gap, budget
+        self.passes = Passes(task, mixed=False)
+        self.point: Array | None = None
+        self.margin = -np.inf
+
+    @property
+    def reference(self) -> float:
+        """The absolute margin, at least a tenth of the typical stability."""
+        return max(abs(self.margin), _MIN_MARGIN_SHARE * self.passes.unit)
+
+    @property
+    def target(self) -> float:
+        """The upper bound that proves the incumbent optimal."""
+        return self.margin + self.gap * self.reference
+
+    def update(self, W: Array) -> bool:
+        """Replace the incumbent by `W`, with unit rows, if that has a larger margin; return whether it has."""
+        margin = float(self.task.margin(W))
+        if not margin > self.margin:
+            return False
+        self.point, self.margin = W, margin
+        self.budget.report(W)
+        return True
+
+    def search_from(self, W: Array) -> None:
+        """Update the incumbent by `W` and by the local optimum that gip reaches from it, without its warm-up."""
+        self.update(W)
+        schedule = Schedule(np.ones(1), _SEARCH_WIDTH, _SEARCH_SHRINK, ())
+        batch = Batch(self.passes, W[None], schedule, _SEARCH_TOL)
+        for _ in batch.run(_SEARCH_STEPS):
+            if self.budget.exhausted():
+                break
+        self.update(batch.W[0])
+
+
+@dataclass(order=True)
+class _OpenNode:
+    """Node to branch; nodes with larger bounds come first, then older ones."""
+
+    negative_bound: float
+    number: int
+    leaf: Leaf = field(compare=False)
+    branching: Branching = field(compare=False)
+
+
+@dataclass(frozen=True, eq=False)
+class _Pending:
+    """Child to bound: its groups and cuts, the multipliers of those that its parent has too, and its parent."""
+
+    parent: Leaf
+    groups: Groups
+    cuts: tuple[Cut, ...]
+    multipliers: Array
+
+
+class Tree:
+    """Search tree of branch and bound.
+
+    Parameters
+    ----------
+    relaxation
+        The relaxation of the task.
+    incumbent
+        A point of the task; the search improves it.
+    max_nodes
+        Limit on the number of nodes; None for no limit.
+    leaves
+        List to which all leaves are added once they are closed; None to forget them.
+
+    Attributes
+    ----------
+    node_count, step_count
+        Numbers of nodes, and of steps of the interior-point method.
+    """
+
+    def __init__(
+        self,
+        relaxation: Relaxation,
+        incumbent: Incumbent,
+        max_nodes: int | None = None,
+        leaves: list[Leaf] | None = None,
+    ) -> None:
+        self.relaxation, self.incumbent, self.max_nodes, self.leaves = relaxation, incumbent, max_nodes, leaves
+        self.task, self.budget = relaxation.task, incumbent.budget
+        self.solver = NodeSolver(relaxation)
+        self.node_count = self.step_count = 0
+        self._open: list[_OpenNode] = []
+        self._pending: list[_Pending] = []
+        self._closed_bound = -np.inf
+        self._longest_step_seconds = 0.0
+        self._step_begin: float | None = None
+
+    @property
+    def bound(self) -> float:
+        """Upper bound on the margins of all points, at any time of the search."""
+        bounds = [self._closed_bound, *(-node.negative_bound for node in self._open[:1])]
+        return max(*bounds, *(child.parent.bound for child in self._pending), -np.inf)
+
+    def run(self) -> None:
+        """Search until the incumbent is proved optimal, or a limit is reached."""
+        empty: Groups = tuple(() for _ in self.relaxation.forms)
+        everything = Leaf(self.relaxation.formulation, empty, (), *self._equal_multipliers(), np.zeros(0))
+        everything = replace(everything, bound=leaf_bound(self.task, everything))
+        self._pending = [_Pending(everything, empty, (), np.zeros(0))]
+        while (self._pending or self._open) and not self._at_limit():
+            if self._pending:
+                self._bound_child(self._pending[-1])
+            else:
+                self._branch()
+
+    def _equal_multipliers(self) -> tuple[Array, Array]:
+        labels = self.task.labels
+        return np.full(labels.shape, 1.0 / labels.size), np.zeros(self.relaxation.offset_count)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all nodes are closed."""
+        return not (self._pending or self._open)
+
+    def _at_limit(self) -> bool:
+        return self.budget.exhausted() or (self.max_nodes is not None and self.node_count >= self.max_nodes)
+
+    def _branch(self) -> None:
+        """Remove an open node and create its children, or close it if the incumbent has become better."""
+        # The last item of a heap can be removed like the first; it is one of the newest nodes, with a small bound.
+        node = self._open.pop() if len(self._open) > _MAX_OPEN_NODES else heapq.heappop(self._open)
+        leaf = node.leaf
+        if leaf.bound <= self.incumbent.target:
+            self._close(leaf)
+            return
+        kept = leaf.cut_multipliers > _MIN_CUT_MULTIPLIER * self.incumbent.reference
+        old = [(cut, mu) for cut, mu, keep in zip(leaf.cuts, leaf.cut_multipliers, kept, strict=True) if keep]
+        for groups, new in children(leaf.groups, node.branching):
+            cuts = sorted([*old, *((cut, np.nan) for cut in new)], key=lambda pair: pair[0])
+            multipliers = np.array([mu for _, mu in cuts])
+            self._pending.append(_Pending(leaf, groups, tuple(cut for cut, _ in cuts), multipliers))
+
+    def _bound_child(self, child: _Pending) -> None:
+        """Compute the bound of the last pending child, then close it or add it to the open nodes."""
+        result = self._solve(child)
+        self.step_count += result.steps
+        leaf = self._leaf(child, result)
+        if leaf.bound > self.incumbent.target and self.budget.exhausted() and result.verdict is Verdict.UNDECIDED:
+            # The computation was interrupted, so there is nothing to branch on.
+            return
+        self.node_count += 1
+        self._pending.pop()
+        if leaf.bound > self.incumbent.target:
+            self._improve_incumbent(result)
+        if leaf.bound <= self.incumbent.target:
+            self._close(leaf)
+            return
+        branching = best_branching(leaf.groups, result.matrices)
+        if branching.score > _MIN_SCORE * self.relaxation.trace:
+            heapq.heappush(self._open, _OpenNode(-leaf.bound, self.node_count, leaf, branching))
+        else:
+            self._close(leaf)
+
+    def _solve(self, child: _Pending) -> NodeResult:
+        unit, parent, incumbent = self.relaxation.unit, child.parent, self.incumbent
+        cuts = NodeCuts(self.relaxation, child.groups, child.cuts)
+        target = incumbent.target - _TARGET_SHARE * incumbent.gap * incumbent.reference
+        start = None
+        if self.node_count > 0:
+            start = parent.offsets / unit, parent.multipliers.ravel(), child.multipliers / unit
+        self._step_begin = None
+        return self.solver.solve(cuts, target / unit, start, self._has_time)
+
+    def _has_time(self) -> bool:
+        """Return whether a step as long as the longest so far would end in time; called before each step."""
+        now = self.budget.seconds()
+        if self._step_begin is not None:
+            self._longest_step_seconds = max(self._longest_step_seconds, now - self._step_begin)
+        self._step_begin = now
+        return self.budget.remaining() > self._longest_step_seconds
+
+    def _leaf(self, child: _Pending, result: NodeResult) -> Leaf:
+        """Return the leaf of a child, with the proof of its parent if that is better: it holds for the child too."""
+        unit = self.relaxation.unit
+        leaf = Leaf(
+            self.relaxation.formulation,
+            child.groups,
+            child.cuts,
+            result.weights.reshape(self.task.labels.shape),
+            result.offsets * unit,
+            result.cut_multipliers * unit,
+        )
+        bound = leaf_bound(self.task, leaf)
+        if bound < child.parent.bound:
+            return replace(leaf, bound=bound)
+        return replace(child.parent, groups=child.groups)
+
+    def _improve_incumbent(self, result: NodeResult) -> None:
+        """Update the incumbent by the point of a node, at some nodes after a local search."""
+        W = self.relaxation.point(result.matrices)
+        if W is None:
+            return
+        count = self.node_count
+        if self.incumbent.update(W) or count <= _FIRST_SEARCHES or count % _NODES_PER_SEARCH == 0:
+            self.incumbent.search_from(W)
+
+    def _close(self, leaf: Leaf) -> None:
+        self._closed_bound = max(self._closed_bound, leaf.bound)
+        if self.leaves is not None:
+            self.leaves.append(leaf)

@@ -1,0 +1,98 @@
+"""Branch and bound on the semidefinite relaxation of max-margin tasks, which proves the optimum of small tasks."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qcqpbench.catalog.certificate import proved_bound
+from qcqpbench.catalog.solver import Budget, RunFunction, Solution, TaskSolver
+from qcqpbench.catalog.status import Scope, Termination
+from qcqpbench.errors import require
+from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
+
+from ._bnb_relaxation import Formulation, Leaf, Relaxation, entry_count
+from ._bnb_tree import Incumbent, Tree
+from .gip import Gip
+
+Array = NDArray[np.float64]
+
+# Limit on the memory of the relaxation, 400 MB; a step of the method takes seconds at that size.
+_MAX_ENTRIES = 50_000_000
+
+
+@dataclass(frozen=True)
+class BranchAndBound(TaskSolver):
+    """Branch and bound with semidefinite relaxations; its bound is proved in floating-point arithmetic.
+
+    The incumbent comes from gip, and from the relaxations of nodes. The children of a node know more signs of products
+    of the weights with fixed vectors, which gives valid cuts of the relaxation. The number of iterations is that of
+    nodes.
+
+    Parameters
+    ----------
+    gap
+        Optimality gap at which the search stops: (bound − margin), relative to the absolute margin or to a tenth of the
+        typical stability (the root mean square of the stabilities at random weights), whichever is larger.
+    max_nodes
+        Limit on the number of nodes; unlimited by default.
+    """
+
+    name = "branch_and_bound"
+    drives = "gip, then branch and bound with an interior-point method in NumPy and LAPACK"
+    scope = Scope.GLOBAL
+    citation = "qcqpbench, docs/solvers.md"
+
+    gap: float = 1e-4
+    max_nodes: int | None = None
+
+    def build(self, problem: MaxMargin) -> RunFunction:
+        entries = entry_count(problem, "stacked")
+        require(
+            entries <= _MAX_ENTRIES,
+            f"branch_and_bound: the relaxation must have at most {_MAX_ENTRIES:,} entries, got {entries:,}",
+        )
+        local_search = Gip().build(problem)
+
+        def run(start: Array, budget: Budget) -> Solution:
+            local = local_search(start, budget)
+            incumbent = Incumbent(problem, self.gap, budget)
+            incumbent.update(unit_rows(start if local.x is None else local.x))
+            bound = np.inf if local.multipliers is None else proved_bound(problem, local.multipliers)
+            if bound <= incumbent.target or budget.exhausted():
+                return _solution(incumbent, bound, None)
+            tree = search(problem, incumbent, self.max_nodes)
+            return _solution(incumbent, min(bound, tree.bound), tree)
+
+        return run
+
+
+def search(
+    task: MaxMargin, incumbent: Incumbent, max_nodes: int | None = None, leaves: list[Leaf] | None = None
+) -> Tree:
+    """Run branch and bound from an incumbent, and return the tree; see `Tree` for the parameters."""
+    formulation: Formulation = "stacked"
+    if task.n == 2 and incumbent.margin > 0 and all(np.array_equal(P, P.T) for P in task.patterns):
+        formulation = "symmetric"
+    tree = Tree(Relaxation(task, formulation), incumbent, max_nodes, leaves)
+    tree.run()
+    return tree
+
+
+def _solution(incumbent: Incumbent, bound: float, tree: Tree | None) -> Solution:
+    # A bound is never below the margin of a point, but the margin is rounded too.
+    bound = max(bound, incumbent.margin)
+    if bound <= incumbent.target:
+        termination = Termination.OPTIMAL
+    elif incumbent.budget.exhausted() or tree is None:
+        termination = Termination.TIME_LIMIT
+    else:
+        termination = Termination.STALLED if tree.is_finished else Termination.ITERATION_LIMIT
+    return Solution(
+        x=incumbent.point,
+        termination=termination,
+        objective=incumbent.margin,
+        bound=bound if np.isfinite(bound) else None,
+        iterations=0 if tree is None else tree.node_count,
+        details={} if tree is None else {"interior_point_steps": float(tree.step_count)},
+    )
