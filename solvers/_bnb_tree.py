@@ -84,19 +84,28 @@ class Incumbent:
 
 @dataclass(order=True)
 class _OpenNode:
-    """Node to branch; nodes with larger bounds come first, then older ones."""
+    """Node to branch; nodes with larger bounds come first, then older ones.
+
+    The proof of `leaf` can be that of an ancestor, if that is better than the last dual point `solved` of the node. The
+    children start from the cuts and the multipliers of `solved`.
+    """
 
     negative_bound: float
     number: int
     leaf: Leaf = field(compare=False)
+    solved: Leaf = field(compare=False)
     branching: Branching = field(compare=False)
 
 
 @dataclass(frozen=True, eq=False)
 class _Pending:
-    """Child to bound: its groups and cuts, the multipliers of those that its parent has too, and its parent."""
+    """Child to bound: its groups and cuts, the multipliers of those that its parent has too (NaN for others).
 
-    parent: Leaf
+    `proof` is that of the parent, and `solved` the last dual point of the parent.
+    """
+
+    proof: Leaf
+    solved: Leaf
     groups: Groups
     cuts: tuple[Cut, ...]
     multipliers: Array
@@ -143,14 +152,14 @@ class Tree:
     def bound(self) -> float:
         """Upper bound on the margins of all points, at any time of the search."""
         bounds = [self._closed_bound, *(-node.negative_bound for node in self._open[:1])]
-        return max(*bounds, *(child.parent.bound for child in self._pending), -np.inf)
+        return max(*bounds, *(child.proof.bound for child in self._pending), -np.inf)
 
     def run(self) -> None:
         """Search until the incumbent is proved optimal, or a limit is reached."""
         empty: Groups = tuple(() for _ in self.relaxation.forms)
         everything = Leaf(self.relaxation.formulation, empty, (), *self._equal_multipliers(), np.zeros(0))
         everything = replace(everything, bound=leaf_bound(self.task, everything))
-        self._pending = [_Pending(everything, empty, (), np.zeros(0))]
+        self._pending = [_Pending(everything, everything, empty, (), np.zeros(0))]
         while (self._pending or self._open) and not self._at_limit():
             if self._pending:
                 self._bound_child(self._pending[-1])
@@ -173,22 +182,23 @@ class Tree:
         """Remove an open node and create its children, or close it if the incumbent has become better."""
         # The last item of a heap can be removed like the first; it is one of the newest nodes, with a small bound.
         node = self._open.pop() if len(self._open) > _MAX_OPEN_NODES else heapq.heappop(self._open)
-        leaf = node.leaf
-        if leaf.bound <= self.incumbent.target:
-            self._close(leaf)
+        if node.leaf.bound <= self.incumbent.target:
+            self._close(node.leaf)
             return
-        kept = leaf.cut_multipliers > _MIN_CUT_MULTIPLIER * self.incumbent.reference
-        old = [(cut, mu) for cut, mu, keep in zip(leaf.cuts, leaf.cut_multipliers, kept, strict=True) if keep]
-        for groups, new in children(leaf.groups, node.branching):
-            cuts = sorted([*old, *((cut, np.nan) for cut in new)], key=lambda pair: pair[0])
-            multipliers = np.array([mu for _, mu in cuts])
-            self._pending.append(_Pending(leaf, groups, tuple(cut for cut, _ in cuts), multipliers))
+        solved, least = node.solved, _MIN_CUT_MULTIPLIER * self.incumbent.reference
+        old = [pair for pair in zip(solved.cuts, solved.cut_multipliers.tolist(), strict=True) if pair[1] > least]
+        for groups, new in children(solved.groups, node.branching):
+            pairs = sorted([*old, *((cut, np.nan) for cut in new)], key=lambda pair: pair[0])
+            cuts, multipliers = tuple(cut for cut, _ in pairs), np.array([mu for _, mu in pairs])
+            self._pending.append(_Pending(node.leaf, solved, groups, cuts, multipliers))
 
     def _bound_child(self, child: _Pending) -> None:
         """Compute the bound of the last pending child, then close it or add it to the open nodes."""
         result = self._solve(child)
         self.step_count += result.steps
-        leaf = self._leaf(child, result)
+        solved = self._leaf(child, result)
+        # The proof of the parent holds for the child too: the groups of a child extend those of its parent.
+        leaf = solved if solved.bound < child.proof.bound else replace(child.proof, groups=child.groups)
         if leaf.bound > self.incumbent.target and self.budget.exhausted() and result.verdict is Verdict.UNDECIDED:
             # The computation was interrupted, so there is nothing to branch on.
             return
@@ -201,12 +211,12 @@ class Tree:
             return
         branching = best_branching(leaf.groups, result.matrices)
         if branching.score > _MIN_SCORE * self.relaxation.trace:
-            heapq.heappush(self._open, _OpenNode(-leaf.bound, self.node_count, leaf, branching))
+            heapq.heappush(self._open, _OpenNode(-leaf.bound, self.node_count, leaf, solved, branching))
         else:
             self._close(leaf)
 
     def _solve(self, child: _Pending) -> NodeResult:
-        unit, parent, incumbent = self.relaxation.unit, child.parent, self.incumbent
+        unit, parent, incumbent = self.relaxation.unit, child.solved, self.incumbent
         cuts = NodeCuts(self.relaxation, child.groups, child.cuts)
         target = incumbent.target - _TARGET_SHARE * incumbent.gap * incumbent.reference
         start = None
@@ -224,7 +234,7 @@ class Tree:
         return self.budget.remaining() > self._longest_step_seconds
 
     def _leaf(self, child: _Pending, result: NodeResult) -> Leaf:
-        """Return the leaf of a child, with the proof of its parent if that is better: it holds for the child too."""
+        """Return the leaf of a child, with the bound that its last dual point proves."""
         unit = self.relaxation.unit
         leaf = Leaf(
             self.relaxation.formulation,
@@ -234,10 +244,7 @@ class Tree:
             result.offsets * unit,
             result.cut_multipliers * unit,
         )
-        bound = leaf_bound(self.task, leaf)
-        if bound < child.parent.bound:
-            return replace(leaf, bound=bound)
-        return replace(child.parent, groups=child.groups)
+        return replace(leaf, bound=leaf_bound(self.task, leaf))
 
     def _improve_incumbent(self, result: NodeResult) -> None:
         """Update the incumbent by the point of a node, at some nodes after a local search."""
