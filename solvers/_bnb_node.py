@@ -95,7 +95,12 @@ class NodeSolver:
         self.tall = [forms.reshape(-1, d) for forms in relaxation.forms]
 
     def solve(
-        self, cuts: NodeCuts, target: float, start: tuple[Array, Array, Array] | None, has_time: Callable[[], bool]
+        self,
+        cuts: NodeCuts,
+        target: float,
+        looseness: float,
+        start: tuple[Array, Array, Array] | None,
+        has_time: Callable[[], bool],
     ) -> NodeResult:
         """Compare the value of the relaxation with `target`, in multiples of the unit.
 
@@ -105,6 +110,10 @@ class NodeSolver:
             The cuts.
         target
             The value to compare with.
+        looseness
+            If the value is above the target, the method stops when the dual value exceeds it by at most `looseness`
+            times its distance from the target. The matrices of the result are the first that prove that it is above:
+            far from the optimum of the relaxation, they lead to better branchings and smaller trees.
         start
             y, λ and μ of the parent; μ of a cut that the parent does not have is NaN.
         has_time
@@ -121,15 +130,17 @@ class NodeSolver:
             if step is None:
                 break
             if step.is_feasible:
-                feasible = step.matrices
+                if verdict is Verdict.UNDECIDED:
+                    feasible = step.matrices
                 if step.kappa > target:
                     verdict = Verdict.ABOVE
-                    break
+                    if state.dual_value() - step.kappa <= looseness * (step.kappa - target):
+                        break
             length = state.advance(step)
             if length < _MIN_LENGTH:
                 break
             share = next(share for least, share in _SHARES if length > least)
-            if step.kappa > target and not step.is_feasible:
+            if step.kappa > target and verdict is Verdict.UNDECIDED:
                 share = max(share, _CENTRING_SHARE)
         matrices = state.matrices if feasible is None else feasible
         y, weights, mu = np.split(state.x, [self.relaxation.offset_count, len(self.flat[0])])
@@ -183,9 +194,13 @@ class _State:
         self.matrices = [tau * Z for Z in self.inverses]
         self.slacks = tau / x[self.free :]
 
+    def dual_value(self) -> float:
+        """Return the upper bound bᵀy, with b = (1, …, 1)."""
+        return float(self.x[: self.free].sum())
+
     def proves(self, target: float) -> bool:
         """Return whether the dual point, with F shifted by a multiple of 1, proves that the value is below `target`."""
-        excess = (float(self.x[: self.free].sum()) - target) / self.relaxation.trace
+        excess = (self.dual_value() - target) / self.relaxation.trace
         if excess <= 0:
             return True
         # If F − ε1 > 0, all diagonal entries of F⁻¹ are less than 1/ε.

@@ -19,11 +19,14 @@ from ._gip_state import Batch
 Array = NDArray[np.float64]
 
 # A margin below this share of the typical stability counts as that large in the gap.
-_MIN_MARGIN_SHARE = 0.1
+_MIN_MARGIN_SHARE = 0.01
 # Cuts of the parent with a smaller multiplier, relative to the reference value of the gap, are dropped.
 _MIN_CUT_MULTIPLIER = 1e-2
 # Nodes aim at a value below the target by this share of the tolerance, so that rounding in the proof does not matter.
 _TARGET_SHARE = 1e-3
+# Accuracy of the bound of the root, see `NodeSolver.solve`: if the search is stopped early, it is the result. Other nodes
+# stop as soon as they must be branched.
+_ROOT_LOOSENESS = 1e-2
 # The point of a node is the start of a local search at the first nodes, and then at every tenth.
 _FIRST_SEARCHES, _NODES_PER_SEARCH = 10, 10
 _SEARCH_WIDTH, _SEARCH_SHRINK, _SEARCH_STEPS, _SEARCH_TOL = 0.1, 0.3, 60, 1e-10
@@ -219,11 +222,12 @@ class Tree:
         unit, parent, incumbent = self.relaxation.unit, child.solved, self.incumbent
         cuts = NodeCuts(self.relaxation, child.groups, child.cuts)
         target = incumbent.target - _TARGET_SHARE * incumbent.gap * incumbent.reference
-        start = None
+        start, looseness = None, _ROOT_LOOSENESS
         if self.node_count > 0:
+            looseness = np.inf
             start = parent.offsets / unit, parent.multipliers.ravel(), child.multipliers / unit
         self._step_begin = None
-        return self.solver.solve(cuts, target / unit, start, self._has_time)
+        return self.solver.solve(cuts, target / unit, looseness, start, self._has_time)
 
     def _has_time(self) -> bool:
         """Return whether a step as long as the longest so far would end in time; called before each step."""
