@@ -1,19 +1,19 @@
 """Branching of a node: the choice of vectors whose signs the children know, and the cuts of the children.
 
-Let X be the primal matrix of a node that stands for aaᵀ. Two kinds of branchings exclude X from all children, unless its
-rank is one.
+Let X be the primal matrix of a node that stands for aaᵀ. Two kinds of branchings exclude X from all children, unless
+its rank is one.
 
-Split: for two vectors h_i, h_j of a group, q_i = √(h_iᵀXh_i) and c = h_iᵀXh_j / (q_i q_j), let h = h_j/q_j − h_i/q_i. One
-child appends h to the group, the other −h: relative to the sign of the group, hᵀa is ≥ 0 or ≤ 0. X violates the cut of h
-and h_i in the first child, and that of −h and h_j in the second.
+Split: for two vectors h_i, h_j of a group, q_i = √(h_iᵀXh_i) and c = h_iᵀXh_j / (q_i q_j), let h = h_j/q_j − h_i/q_i.
+One child appends h to the group, the other −h: relative to the sign of the group, hᵀa is ≥ 0 or ≤ 0. X violates the cut
+of h and h_i in the first child, and that of −h and h_j in the second.
 
 Wedges: three lines cut the plane of the two leading eigenvectors of X into three wedges. With the normals n_1, n_2, n_3
 of the lines, the children open the groups {n_1, −n_2}, {n_2, −n_3} and {n_1, n_3}. One of the products −(n_1ᵀa)(n_2ᵀa),
 −(n_2ᵀa)(n_3ᵀa), (n_1ᵀa)(n_3ᵀa) is ≥ 0 for any a and any three vectors, as the product of all three is a square.
 
 The children of both kinds cover the node also if the vectors are rounded. The sign of a itself is never fixed, so the
-tree does not distinguish W from −W, nor, in the symmetric formulation, from W with its rows exchanged: (w_2, w_1) has the
-same a and the opposite b. The exchange of a and b is no symmetry, as it changes the sign of every stability.
+tree does not distinguish W from −W, nor, in the symmetric formulation, from W with its rows exchanged: (w_2, w_1) has
+the same a and the opposite b. The exchange of a and b is no symmetry, as it changes the sign of every stability.
 """
 
 from typing import NamedTuple

@@ -1,10 +1,11 @@
 """Bound of one node of branch and bound, by a primal-dual interior-point method on its relaxation.
 
-The dual variables x = (y, λ, μ) and the primal matrices X_k are those of `_bnb_relaxation`. A step solves the equations of
-the relaxation together with F_k X_k = τ1, λ_r p_r = τ and μ_c q_c = τ for a small τ, linearized as by Helmberg, Kojima and
-Monteiro, where p and q are the slacks of the stabilities and of the cuts. Every dual iterate is feasible, and so proves a
-bound. The primal point of a full step satisfies all equations. If its matrices and slacks are positive, it is feasible,
-and its κ is a lower bound on the value of the relaxation. The method stops as soon as either bound reaches the target.
+The dual variables x = (y, λ, μ) and the primal matrices X_k are those of `_bnb_relaxation`. A step solves the equations
+of the relaxation together with F_k X_k = τ1, λ_r p_r = τ and μ_c q_c = τ for a small τ, linearized as by Helmberg,
+Rendl, Vanderbei and Wolkowicz (1996) and by Kojima, Shindoh and Hara (1997), where p and q are the slacks of the
+stabilities and of the cuts. Every dual iterate is feasible, and so proves a bound. The primal point of a full step
+satisfies all equations. If its matrices and slacks are positive, it is feasible, and its κ is a lower bound on the
+value of the relaxation. The method stops as soon as either bound reaches the target.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-from ._bnb_relaxation import Cut, Groups, Relaxation
+from ._bnb_relaxation import Cut, Groups, Relaxation, cut_vectors
 
 Array = NDArray[np.float64]
 
@@ -23,13 +24,13 @@ _MAX_STEPS = 80
 # τ is this share of the mean complementarity: in the first step, and after steps whose shorter length is more than 0.8,
 # more than 0.5, or less.
 _FIRST_SHARE, _SHARES = 0.3, ((0.8, 0.2), (0.5, 0.3), (0.0, 0.5))
-# After a step whose κ is above the target but whose primal point is infeasible, a step towards the centre makes the next
-# one feasible.
+# After a step whose κ is above the target but whose primal point is infeasible, a step towards the centre makes the
+# next one feasible.
 _CENTRING_SHARE = 0.8
 # Factor of a length that leaves the cone, distance kept from the boundary, and the length at which the method gives up.
 _BACKTRACK, _BOUNDARY_SHARE, _MIN_LENGTH = 0.75, 0.95, 1e-8
-# Start: smallest eigenvalue of F, relative to its norm, share of equal weights in λ, and the sum of the multipliers
-# of new cuts, relative to that eigenvalue.
+# Start: smallest eigenvalue of F, relative to its norm, share of equal weights in λ, and the sum of the multipliers of
+# new cuts, relative to that eigenvalue.
 _FIRST_EIGENVALUE, _EQUAL_SHARE, _FIRST_CUT_WEIGHT = 0.05, 0.1, 0.8
 
 
@@ -60,9 +61,7 @@ class NodeCuts:
         self.vectors: list[tuple[Array, Array]] = []
         self.forms: list[Array] = []
         for k in range(len(relaxation.forms)):
-            of_matrix = [cut for cut in cuts if cut.matrix == k]
-            u = np.array([groups[k][cut.group][cut.first] for cut in of_matrix]).reshape(-1, d)
-            v = np.array([groups[k][cut.group][cut.second] for cut in of_matrix]).reshape(-1, d)
+            u, v = cut_vectors(groups, cuts, k, d)
             halves = 0.5 * (u[:, :, None] * v[:, None, :])
             self.vectors.append((u, v))
             self.forms.append((halves + halves.swapaxes(1, 2)).reshape(-1, d * d))
@@ -195,7 +194,7 @@ class _State:
         self.slacks = tau / x[self.free :]
 
     def dual_value(self) -> float:
-        """Return the upper bound bᵀy, with b = (1, …, 1)."""
+        """Return the upper bound Σy."""
         return float(self.x[: self.free].sum())
 
     def proves(self, target: float) -> bool:
@@ -248,7 +247,7 @@ class _State:
         return _Step(change, dual_changes, matrices, new_slacks, kappa, is_feasible)
 
     def _equations(self) -> tuple[Array, Array]:
-        """Return ⟨E_i, X E_j Z⟩ and ⟨E_i, Z⟩ for the derivatives E_i of F with respect to x, summed over the matrices."""
+        """Return ⟨E_i, X E_j Z⟩ and ⟨E_i, Z⟩, summed over the matrices, for the derivatives E_i of F by x."""
         size, known, d = len(self.x), len(self.solver.flat[0]), self.relaxation.order
         H, traces = np.zeros((size, size)), np.zeros(size)
         begin = known
@@ -313,7 +312,7 @@ class _State:
 
 
 def _cut_equations(flat: Array, u: Array, v: Array, X: Array, Z: Array) -> tuple[Array, Array, Array]:
-    """Return the entries of `_equations` for the cuts −sym(uvᵀ) of a matrix: with `flat`, with each other, and alone."""
+    """Return the entries of `_equations` for the cuts −sym(uvᵀ): with `flat`, with each other, and alone."""
     uX, vX, uZ, vZ = u @ X, v @ X, u @ Z, v @ Z
     outer = uX[:, :, None] * vZ[:, None, :]
     outer += vX[:, :, None] * uZ[:, None, :]

@@ -3,17 +3,19 @@
 Two formulations are used. Both maximize κ subject to Σ_k ⟨A^r_k, X_k⟩ ≥ κ for each stability r, for matrices X_k ⪰ 0.
 
 "symmetric": for n = 2, symmetric patterns and positive margins. With a, b = (w_1 ± w_2)/2, w_1ᵀPw_2 = aᵀPa − bᵀPb and
-|a|² + |b|² = 1. X_0 and X_1 of order m stand for aaᵀ and bbᵀ, and tr X_0 + tr X_1 = 1. The condition a·b = 0 is left out:
-without it, |w_1| |w_2| ≤ 1, and scaling both to unit length increases a positive margin.
+|a|² + |b|² = 1. X_0 and X_1 of order m stand for aaᵀ and bbᵀ, and tr X_0 + tr X_1 = 1. The condition a·b = 0 is left
+out: without it, |w_1| |w_2| ≤ 1, and scaling both to unit length increases a positive margin. If the optimum is
+negative, the bound stays valid, but is not below 0.
 
 "stacked": for every task. X_0 of order nm stands for wwᵀ with w = (w_1, …, w_n), and each of its n diagonal blocks has
 trace 1.
 
 A node knows groups of vectors. All vectors h of a group have the same, unknown sign of hᵀa, where a is the vector of
-their matrix: hᵀXh' ≥ 0 for two of them is a valid cut. The dual problem of the relaxation with cuts c is to minimize bᵀy
-subject to F_k = Diag_k(y) − Σλ_r A^r_k − Σμ_c sym(h h'ᵀ) ⪰ 0, λ, μ ≥ 0 and Σλ = 1. As the traces of all X_k sum to T,
+their matrix: hᵀXh' ≥ 0 for two of them is a valid cut. The dual problem of the relaxation with cuts c is to minimize
+Σ_i y_i subject to F_k = Diag_k(y) − Σλ_r A^r_k − Σμ_c sym(h h'ᵀ) ⪰ 0, λ, μ ≥ 0 and Σλ = 1, where Diag_k(y) = y 1 in the
+symmetric and Diag(y_1, …, y_1, y_2, …) in the stacked formulation. As the traces of all X_k sum to T = 1 or n,
 
-    κ(W) ≤ bᵀy − T min_k λ_min(F_k)
+    κ(W) ≤ Σ_i y_i − T min_k λ_min(F_k)
 
 for every W of the node, all λ, μ ≥ 0 with Σλ = 1, and every y. That is the bound of a `Leaf`.
 """
@@ -25,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qcqpbench.catalog.certificate import dual_matrix
+from qcqpbench.errors import require
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 
 Array = NDArray[np.float64]
@@ -76,25 +79,39 @@ class Leaf:
     bound: float = np.inf
 
 
+def cut_vectors(groups: Groups, cuts: tuple[Cut, ...], matrix: int, order: int) -> tuple[Array, Array]:
+    """Return h and h' of the cuts of one matrix, each of shape (cuts, order)."""
+    of_matrix, vectors = [cut for cut in cuts if cut.matrix == matrix], groups[matrix]
+    first = np.array([vectors[cut.group][cut.first] for cut in of_matrix])
+    second = np.array([vectors[cut.group][cut.second] for cut in of_matrix])
+    return first.reshape(-1, order), second.reshape(-1, order)
+
+
 def leaf_bound(task: MaxMargin, leaf: Leaf) -> float:
     """Return the upper bound on the margins of the points of a leaf that its multipliers prove, or inf if none.
 
     The bound is computed from the task and the leaf only, by one eigenvalue problem for each matrix, and includes an
     allowance for rounding. `leaf.bound` is not used.
     """
+    require(leaf.formulation == "stacked" or task.n == 2, f"n must be 2 in the symmetric formulation, got {task.n}")
     weights, mu, y = leaf.multipliers, leaf.cut_multipliers, leaf.offsets
     total = float(weights.sum())
     finite = np.isfinite(total) and np.isfinite(mu).all() and np.isfinite(y).all()
-    if not finite or not total > 0 or weights.min() < 0 or (mu.size and mu.min() < 0):
+    if not finite or not total > 0 or weights.min() < 0 or mu.min(initial=0.0) < 0:
         return np.inf
     weights = weights / total
     matrices = _dual_matrices(task, leaf, weights)
     norm = float(np.abs(y).max())
     norm += float((weights.sum(axis=1) * np.abs(task.patterns).sum(axis=2).max(axis=1)).sum()) * (task.n - 1)
-    for cut, multiplier in zip(leaf.cuts, mu.tolist(), strict=True):
-        h, other = (leaf.groups[cut.matrix][cut.group][k] for k in (cut.first, cut.second))
-        norm += multiplier * float(np.linalg.norm(h) * np.linalg.norm(other))
-        matrices[cut.matrix] -= 0.5 * multiplier * (np.outer(h, other) + np.outer(other, h))
+    for k, F in enumerate(matrices):
+        u, v = cut_vectors(leaf.groups, leaf.cuts, k, len(F))
+        of_matrix = mu[[cut.matrix == k for cut in leaf.cuts]]
+        norm += float(of_matrix @ (np.linalg.norm(u, axis=1) * np.linalg.norm(v, axis=1)))
+        products = (u.T * of_matrix) @ v
+        matrices[k] = F - 0.5 * (products + products.T)
+    # The formula for a and b holds for symmetric matrices only.
+    if max(float(np.abs(F - F.T).max()) for F in matrices) > _ROUNDING * len(weights) * norm:
+        return np.inf
     smallest = min(float(np.linalg.eigvalsh(F)[0]) for F in matrices)
     trace = 1 if leaf.formulation == "symmetric" else task.n
     size = len(matrices[0]) + len(weights) + len(mu)

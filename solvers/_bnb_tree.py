@@ -10,7 +10,7 @@ from qcqpbench.catalog.solver import Budget
 from qcqpbench.problem.maxmargin import MaxMargin
 
 from ._bnb_branching import Branching, best_branching, children
-from ._bnb_node import NodeCuts, NodeResult, NodeSolver, Verdict
+from ._bnb_node import NodeCuts, NodeResult, NodeSolver
 from ._bnb_relaxation import Cut, Groups, Leaf, Relaxation, leaf_bound
 from ._gip_passes import Passes
 from ._gip_schedule import Schedule
@@ -24,11 +24,12 @@ _MIN_MARGIN_SHARE = 0.01
 _MIN_CUT_MULTIPLIER = 1e-2
 # Nodes aim at a value below the target by this share of the tolerance, so that rounding in the proof does not matter.
 _TARGET_SHARE = 1e-3
-# Accuracy of the bound of the root, see `NodeSolver.solve`: if the search is stopped early, it is the result. Other nodes
-# stop as soon as they must be branched.
+# Accuracy of the bound of the root, see `NodeSolver.solve`: if the search is stopped early, it is the result. Other
+# nodes stop as soon as they must be branched.
 _ROOT_LOOSENESS = 1e-2
-# The point of a node is the start of a local search at the first nodes, and then at every tenth.
-_FIRST_SEARCHES, _NODES_PER_SEARCH = 10, 10
+# The point of a node is the start of a local search at the first nodes, and then more and more rarely: the number of
+# nodes grows by this factor from one search to the next.
+_FIRST_SEARCHES, _NODES_PER_SEARCH = 5, 1.5
 _SEARCH_WIDTH, _SEARCH_SHRINK, _SEARCH_STEPS, _SEARCH_TOL = 0.1, 0.3, 60, 1e-10
 # With more open nodes, the search closes those with small bounds first.
 _MAX_OPEN_NODES = 50_000
@@ -57,7 +58,7 @@ class Incumbent:
 
     @property
     def reference(self) -> float:
-        """The absolute margin, at least a tenth of the typical stability."""
+        """The absolute margin, at least a hundredth of the typical stability."""
         return max(abs(self.margin), _MIN_MARGIN_SHARE * self.passes.unit)
 
     @property
@@ -132,6 +133,8 @@ class Tree:
     ----------
     node_count, step_count
         Numbers of nodes, and of steps of the interior-point method.
+    is_out_of_time
+        Whether the search stopped at the time limit.
     """
 
     def __init__(
@@ -148,6 +151,8 @@ class Tree:
         self._open: list[_OpenNode] = []
         self._pending: list[_Pending] = []
         self._closed_bound = -np.inf
+        self.is_out_of_time = False
+        self._next_search = 0.0
         self._longest_step_seconds = 0.0
         self._step_begin: float | None = None
 
@@ -179,7 +184,8 @@ class Tree:
         return not (self._pending or self._open)
 
     def _at_limit(self) -> bool:
-        return self.budget.exhausted() or (self.max_nodes is not None and self.node_count >= self.max_nodes)
+        self.is_out_of_time = self.is_out_of_time or self.budget.exhausted()
+        return self.is_out_of_time or (self.max_nodes is not None and self.node_count >= self.max_nodes)
 
     def _branch(self) -> None:
         """Remove an open node and create its children, or close it if the incumbent has become better."""
@@ -202,8 +208,8 @@ class Tree:
         solved = self._leaf(child, result)
         # The proof of the parent holds for the child too: the groups of a child extend those of its parent.
         leaf = solved if solved.bound < child.proof.bound else replace(child.proof, groups=child.groups)
-        if leaf.bound > self.incumbent.target and self.budget.exhausted() and result.verdict is Verdict.UNDECIDED:
-            # The computation was interrupted, so there is nothing to branch on.
+        if leaf.bound > self.incumbent.target and self.is_out_of_time:
+            self._pending[-1] = replace(child, proof=leaf)
             return
         self.node_count += 1
         self._pending.pop()
@@ -235,7 +241,8 @@ class Tree:
         if self._step_begin is not None:
             self._longest_step_seconds = max(self._longest_step_seconds, now - self._step_begin)
         self._step_begin = now
-        return self.budget.remaining() > self._longest_step_seconds
+        self.is_out_of_time = self.budget.remaining() <= self._longest_step_seconds
+        return not self.is_out_of_time
 
     def _leaf(self, child: _Pending, result: NodeResult) -> Leaf:
         """Return the leaf of a child, with the bound that its last dual point proves."""
@@ -255,8 +262,8 @@ class Tree:
         W = self.relaxation.point(result.matrices)
         if W is None:
             return
-        count = self.node_count
-        if self.incumbent.update(W) or count <= _FIRST_SEARCHES or count % _NODES_PER_SEARCH == 0:
+        if self.incumbent.update(W) or self.node_count >= self._next_search:
+            self._next_search = self.node_count * (1.0 if self.node_count < _FIRST_SEARCHES else _NODES_PER_SEARCH)
             self.incumbent.search_from(W)
 
     def _close(self, leaf: Leaf) -> None:

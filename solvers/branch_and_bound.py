@@ -32,8 +32,9 @@ class BranchAndBound(TaskSolver):
     Parameters
     ----------
     gap
-        Optimality gap at which the search stops: (bound − margin), relative to the absolute margin or to a tenth of the
-        typical stability (the root mean square of the stabilities at random weights), whichever is larger.
+        Optimality gap at which the search stops: (bound − margin), relative to the absolute margin or to a
+        hundredth of the typical stability (the root mean square of the stabilities at random weights), whichever is
+        larger. The latter matters for optima near zero.
     max_nodes
         Limit on the number of nodes; unlimited by default.
     """
@@ -84,7 +85,7 @@ def _solution(incumbent: Incumbent, bound: float, tree: Tree | None) -> Solution
     bound = max(bound, incumbent.margin)
     if bound <= incumbent.target:
         termination = Termination.OPTIMAL
-    elif incumbent.budget.exhausted() or tree is None:
+    elif tree is None or tree.is_out_of_time:
         termination = Termination.TIME_LIMIT
     else:
         termination = Termination.STALLED if tree.is_finished else Termination.ITERATION_LIMIT

@@ -23,7 +23,7 @@ MakeTask = Callable[..., MaxMargin]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--odd-tasks", type=int, default=36, help="how many odd tasks, of six kinds, to try gip on")
+    parser.addoption("--odd-tasks", type=int, default=36, help="how many odd tasks, of six kinds, to solve")
 
 
 @pytest.fixture(scope="session")

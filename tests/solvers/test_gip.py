@@ -13,6 +13,7 @@ from qcqpbench.solvers._gip_passes import Passes, distinct, warm_up
 from qcqpbench.solvers._gip_schedule import schedule
 from qcqpbench.solvers.gip import batch_of_starts
 from tests.conftest import MakeTask
+from tests.support.odd_tasks import odd_task
 
 Array = NDArray[np.float64]
 
@@ -108,28 +109,6 @@ def test_schedule_follows_the_size(m: int, smoothing: list[float], shrink: float
     assert next(iter(widths), None) == first_gate
     chosen = schedule(2, m, 3, 2.0, 0.7)
     assert (chosen.width, chosen.shrink, chosen.smoothing.max()) == (2.0, 0.7, 1)
-
-
-def odd_task(make_task: MakeTask, seed: int) -> MaxMargin:
-    """Return a small task with duplicates, contradictions, zeros, rank one or symmetric patterns, at any scale."""
-    rng = np.random.default_rng(seed)
-    p, m, n = rng.integers(1, 61), rng.integers(2, 13), rng.integers(2, 5)
-    task = make_task(p=int(p), m=int(m), n=int(n), seed=seed, zeros=float(rng.choice([0.0, 0.8])))
-    patterns, labels = task.patterns.copy(), task.labels.copy()
-    match seed % 6:
-        case 1:
-            patterns[: p // 2] = patterns[0]
-        case 2:
-            patterns[-1], labels[-1] = patterns[0], -labels[0]
-        case 3:
-            patterns[: 1 + p // 2] = 0.0
-        case 4:
-            x = rng.choice([-1.0, 1.0], (p, m))
-            patterns = x[:, :, None] * x[:, None, :]
-        case 5:
-            patterns += patterns.swapaxes(1, 2)
-    scale = 10.0 ** rng.integers(-8, 9)
-    return MaxMargin(patterns * scale, labels, scale=scale)
 
 
 @pytest.mark.slow
