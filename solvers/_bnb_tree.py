@@ -53,13 +53,14 @@ class Incumbent:
     def __init__(self, task: MaxMargin, gap: float, budget: Budget) -> None:
         self.task, self.gap, self.budget = task, gap, budget
         self.passes = Passes(task, mixed=False)
+        self.typical_stability = _typical_stability(task)
         self.point: Array | None = None
         self.margin = -np.inf
 
     @property
     def reference(self) -> float:
         """The absolute margin, at least a hundredth of the typical stability."""
-        return max(abs(self.margin), _MIN_MARGIN_SHARE * self.passes.unit)
+        return max(abs(self.margin), _MIN_MARGIN_SHARE * self.typical_stability)
 
     @property
     def target(self) -> float:
@@ -78,12 +79,21 @@ class Incumbent:
     def search_from(self, W: Array) -> None:
         """Update the incumbent by `W` and by the local optimum that gip reaches from it, without its warm-up."""
         self.update(W)
+        if not 0 < self.passes.unit < np.inf:
+            # The squares of the patterns underflow or overflow.
+            return
         schedule = Schedule(np.ones(1), _SEARCH_WIDTH, _SEARCH_SHRINK, ())
         batch = Batch(self.passes, W[None], schedule, _SEARCH_TOL)
         for _ in batch.run(_SEARCH_STEPS):
             if self.budget.exhausted():
                 break
         self.update(batch.W[0])
+
+
+def _typical_stability(task: MaxMargin) -> float:
+    """Return the root mean square of the stabilities at random W, without overflow."""
+    largest = float(np.abs(task.patterns).max())
+    return largest * float(np.linalg.norm(task.patterns / (largest or 1.0))) / (task.m * np.sqrt(task.p))
 
 
 @dataclass(order=True)

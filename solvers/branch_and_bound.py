@@ -17,8 +17,8 @@ from .gip import Gip
 
 Array = NDArray[np.float64]
 
-# Limit on the memory of the relaxation, 400 MB; a step of the method takes seconds at that size.
-_MAX_ENTRIES = 50_000_000
+# Limit on the size of the relaxation: 160 MB, and a few times as much in a step, which takes seconds.
+_MAX_ENTRIES = 20_000_000
 
 
 @dataclass(frozen=True)
