@@ -361,6 +361,20 @@ def test_bounds_at_the_node_limit_are_valid_and_fall() -> None:
     assert bounds[0] == pytest.approx(shor, rel=1e-2)
 
 
+def test_every_further_node_keeps_or_lowers_the_bound() -> None:
+    """Stop also between the children of a node, of which some have not been bounded."""
+    task = perceptron("m=6,load=1,seed=3")
+    incumbent = incumbent_of(task)
+    W = incumbent.point
+    assert W is not None
+    bounds = []
+    for limit in range(1, 13):
+        incumbent = Incumbent(task, 1e-4, Budget())
+        incumbent.update(W)
+        bounds.append(search(task, incumbent, max_nodes=limit).bound)
+    assert bounds == sorted(bounds, reverse=True) and bounds[0] > bounds[-1] >= incumbent.margin
+
+
 @pytest.mark.parametrize("spec", ["m=30,load=1", "m=10,n=3,load=1"])
 def test_time_limit_is_kept_with_a_valid_bound(spec: str) -> None:
     task = perceptron(spec)
