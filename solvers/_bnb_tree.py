@@ -190,7 +190,7 @@ class Tree:
 
     @property
     def is_finished(self) -> bool:
-        """Whether all nodes are closed."""
+        """True if all nodes are closed."""
         return not (self._pending or self._open)
 
     def _at_limit(self) -> bool:
