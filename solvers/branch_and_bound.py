@@ -95,5 +95,9 @@ def _solution(incumbent: Incumbent, bound: float, tree: Tree | None) -> Solution
         objective=incumbent.margin,
         bound=bound if np.isfinite(bound) else None,
         iterations=0 if tree is None else tree.node_count,
-        details={} if tree is None else {"interior_point_steps": float(tree.step_count)},
+        details={} if tree is None else _details(tree),
     )
+
+
+def _details(tree: Tree) -> dict[str, str | float]:
+    return {"formulation": tree.relaxation.formulation, "interior_point_steps": float(tree.step_count)}
