@@ -232,8 +232,8 @@ class Tree:
         if branching.score > _MIN_SCORE * self.relaxation.trace:
             heapq.heappush(self._open, _OpenNode(-leaf.bound, self.node_count, leaf, solved, branching))
         else:
-            # The matrices have rank one, but rounding keeps the bound above the target. The search ends with this bound,
-            # unless that of another node is larger.
+            # The matrices have rank one, but rounding keeps the bound above the target. The search ends with this
+            # bound, unless that of another node is larger.
             self._close(leaf)
 
     def _solve(self, child: _Pending) -> NodeResult:
