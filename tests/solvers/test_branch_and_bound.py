@@ -1,6 +1,7 @@
 """Compare branch and bound with exhaustive searches, other global solvers and semidefinite programs by Clarabel."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -402,7 +403,7 @@ def test_failed_nodes_take_the_bound_of_their_parent(monkeypatch: pytest.MonkeyP
     tree = Tree(Relaxation(task, "symmetric"), incumbent_of(task), max_nodes=15)
     solve_child = tree._bound_child
 
-    def solve_badly(child: object) -> None:
+    def solve_badly(child: Any) -> None:
         monkeypatch.setattr(_bnb_node, "_MAX_STEPS", 80 if tree.node_count == 0 else 1)
         solve_child(child)
 
