@@ -261,7 +261,7 @@ MISTAKES = [
     (BASE.replace("[0.5, 1]", "[]"), 7, "load must have at least one value, got []"),
     (BASE.replace("[0.5, 1]", "[0.5, -1]"), 7, "load must be positive and finite (patterns per synapse), got -1.0"),
     (BASE.replace("[0.5, 1]", "[0.5, [1]]"), 7, "load must be text, a number, or a list of these, got [0.5, [1]]"),
-    (BASE.replace('"gip"', '"gyp"'), 10, "unknown solver 'gyp'; did you mean 'gip'? allowed: branch_and_bound, certificate"),
+    (BASE.replace('"gip"', '"gyp"'), 10, "unknown solver 'gyp'; did you mean 'gip'? allowed: branch_and_bound"),
     (BASE.replace('"gip"', '["gip", "gyp"]'), 10, "unknown solver 'gyp'"),
     (BASE + "start = 3\n", 11, "unknown key of gip 'start'; did you mean 'starts'? allowed: "),
     (BASE + "starts = -3\n", 11, "starts must be a whole number, at least 1, got -3"),
