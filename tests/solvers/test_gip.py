@@ -111,6 +111,13 @@ def test_schedule_follows_the_size(m: int, smoothing: list[float], shrink: float
     assert (chosen.width, chosen.shrink, chosen.smoothing.max()) == (2.0, 0.7, 1)
 
 
+def test_smoother_paths_of_large_tasks_reach_the_same_optimum_at_low_load() -> None:
+    task = qcqpbench.problem("covariance_perceptron[m=200,load=0.1,seed=1]")
+    smooth, usual = (solve(task, spec) for spec in ("gip", "gip[mu0=0.5,shrink=0.4]"))
+    assert smooth.termination is Termination.LOCALLY_OPTIMAL
+    assert smooth.margin == pytest.approx(usual.margin, rel=1e-6)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", range(6))
 def test_odd_tasks_are_solved(make_task: MakeTask, request: pytest.FixtureRequest, kind: int) -> None:

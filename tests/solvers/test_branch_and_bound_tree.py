@@ -1,0 +1,247 @@
+"""Tree of branch and bound: coverage and bounds of leaves, relaxations of nodes, and limits of the search."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from qcqpbench.catalog.certificate import certify_margin
+from qcqpbench.catalog.registry import solver
+from qcqpbench.catalog.solver import Budget
+from qcqpbench.catalog.status import Termination
+from qcqpbench.errors import QcqpbenchError
+from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
+from qcqpbench.run.attempt import solve
+from qcqpbench.solvers import _bnb_node, _bnb_tree, branch_and_bound
+from qcqpbench.solvers._bnb_branching import best_branching, children
+from qcqpbench.solvers._bnb_node import NodeCuts, NodeSolver, Verdict
+from qcqpbench.solvers._bnb_relaxation import Cut, Leaf, Relaxation, leaf_bound
+from qcqpbench.solvers._bnb_tree import Incumbent, Tree
+from qcqpbench.solvers.branch_and_bound import search
+from tests.conftest import MakeTask
+from tests.support.perceptrons import perceptron, random_points
+
+Array = NDArray[np.float64]
+
+TREES = ["m=6,load=1,seed=3", "m=4,load=1,seed=1,ensemble=gaussian", "m=2,n=3,p=2,seed=0,ensemble=gaussian"]
+
+
+def incumbent_of(task: MaxMargin, time_limit: float = np.inf, gap: float = 1e-4) -> Incumbent:
+    """Return the incumbent that gip reaches."""
+    incumbent = Incumbent(task, gap, Budget(time_limit))
+    W = solve(task, "gip[starts=8]").point
+    assert W is not None
+    incumbent.update(W)
+    return incumbent
+
+
+def finished_tree(task: MaxMargin) -> tuple[Tree, list[Leaf]]:
+    leaves: list[Leaf] = []
+    tree = search(task, incumbent_of(task), leaves=leaves)
+    assert tree.is_finished and leaves
+    return tree, leaves
+
+
+def parts(leaf: Leaf, W: Array) -> list[Array]:
+    """Return the vectors a, shape (b, d), to which the groups of each matrix refer."""
+    if leaf.formulation == "symmetric":
+        return [(W[:, 0] + W[:, 1]) / 2, (W[:, 0] - W[:, 1]) / 2]
+    return [W.reshape(len(W), -1)]
+
+
+def contains(leaf: Leaf, W: Array) -> NDArray[np.bool_]:
+    """Return whether the points of `W` belong to the leaf."""
+    inside = np.ones(len(W), dtype=bool)
+    for groups, a in zip(leaf.groups, parts(leaf, W), strict=True):
+        for H in groups:
+            signs = np.sign(a @ H.T)
+            inside &= (signs >= 0).all(axis=1) | (signs <= 0).all(axis=1)
+    return inside
+
+
+@pytest.mark.parametrize("spec", TREES)
+def test_leaves_cover_all_points_and_bound_their_margins(spec: str) -> None:
+    task = perceptron(spec)
+    tree, leaves = finished_tree(task)
+    W = np.concatenate([random_points(task, 3000), random_points(task, 3000).round()[:, :, :]])
+    W = unit_rows(W[np.abs(W).max(axis=2).min(axis=1) > 0])
+    margins = task.margin(W)
+    covered = np.zeros(len(W), dtype=bool)
+    for leaf in leaves:
+        inside = contains(leaf, W)
+        covered |= inside
+        assert (margins[inside] <= leaf.bound).all()
+        assert leaf.bound == leaf_bound(task, leaf) <= tree.incumbent.target
+    assert covered.all()
+    assert len(leaves) > 3
+    assert tree.bound == max(leaf.bound for leaf in leaves)
+
+
+@pytest.mark.parametrize("spec", TREES)
+def test_every_multiplier_proves_a_valid_bound(spec: str) -> None:
+    task = perceptron(spec)
+    _, leaves = finished_tree(task)
+    rng = np.random.default_rng(0)
+    W = random_points(task, 3000)
+    for leaf in leaves[:5]:
+        changed = replace(
+            leaf,
+            multipliers=rng.exponential(size=leaf.multipliers.shape),
+            cut_multipliers=rng.exponential(size=len(leaf.cuts)),
+            offsets=rng.standard_normal(len(leaf.offsets)),
+        )
+        inside = contains(leaf, W)
+        assert task.margin(W[inside]).max(initial=-np.inf) <= leaf_bound(task, changed) < np.inf
+
+
+def test_invalid_multipliers_prove_nothing() -> None:
+    task = perceptron("m=4,load=1,seed=1")
+    one = np.full(task.labels.shape, 1 / task.p)
+    leaf = Leaf("symmetric", ((np.eye(4),), ()), (Cut(0, 0, 0, 1),), one, np.zeros(1), np.ones(1))
+    assert np.isfinite(leaf_bound(task, leaf))
+    for change in (
+        {"multipliers": -one},
+        {"multipliers": 0 * one},
+        {"multipliers": one * np.nan},
+        {"cut_multipliers": np.array([-1.0])},
+        {"offsets": np.array([np.inf])},
+    ):
+        assert leaf_bound(task, replace(leaf, **change)) == np.inf
+    # The symmetric formulation is not valid for other patterns, nor for other numbers of outputs.
+    skewed = MaxMargin(task.patterns + np.triu(np.ones((4, 4)), 1), task.labels)
+    assert leaf_bound(skewed, leaf) == np.inf
+    with pytest.raises(QcqpbenchError, match="n must be 2"):
+        leaf_bound(perceptron("m=4,n=3,p=2"), leaf)
+
+
+def test_children_cover_their_parent_and_exclude_its_matrices(make_task: MakeTask) -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        root = rng.standard_normal((2, 5, 5))
+        matrices = list(root @ root.swapaxes(1, 2))
+        groups: tuple[tuple[Array, ...], ...] = ((), ())
+        points = rng.standard_normal((2, 500, 5))
+        inside = np.ones(500, dtype=bool)
+        for _ in range(4):
+            branching = best_branching(groups, matrices)
+            offspring = children(groups, branching)
+            leaves = [Leaf("symmetric", child, (), np.ones((1, 1)), np.zeros(1), np.zeros(0)) for child, _ in offspring]
+            W = np.stack([points[0] + points[1], points[0] - points[1]], axis=1)
+            masks = [contains(leaf, W) for leaf in leaves]
+            assert (np.any(masks, axis=0) == inside).all()
+            for child, cuts in offspring:
+                products = [
+                    child[cut.matrix][cut.group][cut.first]
+                    @ matrices[cut.matrix]
+                    @ child[cut.matrix][cut.group][cut.second]
+                    for cut in cuts
+                ]
+                assert min(products) < 0
+            groups, inside = offspring[0][0], masks[0]
+
+
+@pytest.mark.solver
+@pytest.mark.parametrize("spec", ["m=6,load=0.5,seed=3", "m=4,load=1,seed=1,ensemble=gaussian", "m=4,n=3,p=2,seed=0"])
+def test_relaxation_with_cuts_agrees_with_clarabel(spec: str) -> None:
+    cvxpy = pytest.importorskip("cvxpy")
+    task = perceptron(spec)
+    relaxation = Relaxation(task, "symmetric" if task.n == 2 and "gauss" not in spec else "stacked")
+    d, rng = relaxation.order, np.random.default_rng(0)
+    H = unit_rows(rng.standard_normal((4, d)))
+    groups = ((H,), (H,))[: len(relaxation.forms)]
+    cuts = tuple(Cut(k, 0, i, j) for k in range(len(groups)) for i in range(4) for j in range(i))
+    result = NodeSolver(relaxation).solve(NodeCuts(relaxation, groups, cuts), -1.0, 1e-7, None, lambda: True)
+    assert result.verdict is Verdict.ABOVE
+
+    matrices = [cvxpy.Variable((d, d), PSD=True) for _ in groups]
+    kappa, ny = cvxpy.Variable(), relaxation.offset_count
+    values = [
+        sum(cvxpy.sum(cvxpy.multiply(forms[r], X)) for forms, X in zip(relaxation.forms, matrices, strict=True))
+        for r in range(ny + task.labels.size)
+    ]
+    constraints = [value == 1 for value in values[:ny]] + [-value >= kappa for value in values[ny:]]
+    constraints += [H[cut.first] @ matrices[cut.matrix] @ H[cut.second] >= 0 for cut in cuts]
+    optimum = cvxpy.Problem(cvxpy.Maximize(kappa), constraints).solve(solver="CLARABEL")
+    assert result.offsets.sum() == pytest.approx(optimum, rel=1e-6)
+    leaf = Leaf(
+        relaxation.formulation,
+        groups,
+        cuts,
+        result.weights.reshape(task.labels.shape),
+        result.offsets * relaxation.unit,
+        result.cut_multipliers * relaxation.unit,
+    )
+    assert leaf_bound(task, leaf) == pytest.approx(optimum * relaxation.unit, rel=1e-6)
+
+
+def test_bounds_at_the_node_limit_are_valid_and_fall() -> None:
+    task = perceptron("m=8,load=1,seed=3")
+    shor = certify_margin(task).bound
+    optimum, bounds = 0.12361637, []
+    for limit in (1, 20, 60):
+        attempt = solve(task, f"branch_and_bound[max_nodes={limit}]")
+        assert attempt.termination is Termination.ITERATION_LIMIT
+        assert attempt.iterations is not None and attempt.iterations <= limit
+        assert attempt.bound is not None and attempt.bound >= optimum
+        bounds.append(attempt.bound)
+    assert bounds == sorted(bounds, reverse=True) and bounds[0] > bounds[-1]
+    assert bounds[0] == pytest.approx(shor, rel=1e-2)
+
+
+def test_every_further_node_keeps_or_lowers_the_bound() -> None:
+    """Stop also between the children of a node, of which some have not been bounded."""
+    task = perceptron("m=6,load=1,seed=3")
+    incumbent = incumbent_of(task)
+    W = incumbent.point
+    assert W is not None
+    bounds = []
+    for limit in range(1, 13):
+        incumbent = Incumbent(task, 1e-4, Budget())
+        incumbent.update(W)
+        bounds.append(search(task, incumbent, max_nodes=limit).bound)
+    assert bounds == sorted(bounds, reverse=True) and bounds[0] > bounds[-1] >= incumbent.margin
+
+
+@pytest.mark.parametrize("spec", ["m=30,load=1", "m=10,n=3,load=1"])
+def test_time_limit_is_kept_with_a_valid_bound(spec: str) -> None:
+    task = perceptron(spec)
+    incumbent = incumbent_of(task, 0.5)
+    tree = search(task, incumbent)
+    assert tree.is_out_of_time and not tree.is_finished
+    assert incumbent.budget.seconds() < 3
+    assert incumbent.margin <= tree.bound <= 1.02 * certify_margin(task).bound
+
+
+def test_few_open_nodes_are_kept_and_the_result_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = perceptron("m=6,load=1,seed=3")
+    tree, _ = finished_tree(task)
+    monkeypatch.setattr(_bnb_tree, "_MAX_OPEN_NODES", 2)
+    narrow, leaves = finished_tree(task)
+    assert narrow.incumbent.margin == pytest.approx(tree.incumbent.margin, rel=1e-9)
+    assert narrow.bound <= narrow.incumbent.target
+    assert max(leaf_bound(task, leaf) for leaf in leaves) == narrow.bound
+
+
+def test_failed_nodes_take_the_bound_of_their_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the interior-point method give up after one step at every node but the root."""
+    task = perceptron("m=6,load=1,seed=3")
+    root = search(task, incumbent_of(task), max_nodes=1).bound
+    tree = Tree(Relaxation(task, "symmetric"), incumbent_of(task), max_nodes=15)
+    solve_child = tree._bound_child
+
+    def solve_badly(child: Any) -> None:
+        monkeypatch.setattr(_bnb_node, "_MAX_STEPS", 80 if tree.node_count == 0 else 1)
+        solve_child(child)
+
+    monkeypatch.setattr(tree, "_bound_child", solve_badly)
+    tree.run()
+    assert tree.node_count == 15
+    assert tree.incumbent.margin <= tree.bound <= root
+
+
+def test_tasks_that_are_too_large_are_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(branch_and_bound, "_MAX_ENTRIES", 1000)
+    with pytest.raises(QcqpbenchError, match=r"branch_and_bound: the relaxation must have at most 1,000 entries, got"):
+        solver("branch_and_bound").build(perceptron("m=8,load=1"))
