@@ -14,9 +14,8 @@ from statistics import mean
 import qcqpbench
 from qcqpbench.catalog.registry import solver
 from qcqpbench.catalog.status import Termination
-from qcqpbench.run.attempt import random_start
 from qcqpbench.run.isolation.worker import Worker
-from qcqpbench.run.run_spec import RunOptions
+from qcqpbench.run.run_spec import RunOptions, random_start
 from qcqpbench.theory import covariance_kappa_bar
 
 RESULTS = Path(__file__).parent / "results" / "comparison.jsonl"

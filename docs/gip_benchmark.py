@@ -27,10 +27,11 @@ import numpy as np
 from scipy.linalg import lapack
 
 import qcqpbench
-from qcqpbench.catalog.certificate import certify_margin
+from qcqpbench.catalog.certificate.shor import certify_margin
 from qcqpbench.catalog.registry import solver
 from qcqpbench.catalog.solver import Budget
-from qcqpbench.run.attempt import Attempt, random_start, solve
+from qcqpbench.run.attempt import Attempt, solve
+from qcqpbench.run.run_spec import random_start
 from qcqpbench.solvers._gip_passes import Passes, warm_up
 from qcqpbench.solvers._gip_schedule import schedule
 from qcqpbench.solvers._gip_state import Batch

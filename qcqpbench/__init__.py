@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from .results.row import Row as Row
     from .run.attempt import Attempt as Attempt
     from .run.attempt import certify as certify
-    from .run.attempt import random_start as random_start
     from .run.attempt import solve as solve
     from .run.conformance import check_family as check_family
     from .run.conformance import check_solver as check_solver
     from .run.run_spec import RunOptions as RunOptions
+    from .run.run_spec import random_start as random_start
     from .run.suite import Suite as Suite
 
 __version__ = "0.1.0"
@@ -76,7 +76,7 @@ _MODULE_OF = {
     "formulation": "problem.formulations",
     "parameter": "catalog.spec",
     "problem": "catalog.registry",
-    "random_start": "run.attempt",
+    "random_start": "run.run_spec",
     "read": "problem.formats.by_suffix",
     "recorded_task": "problem.recordings.task",
     "rng": "rng",

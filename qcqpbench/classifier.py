@@ -13,7 +13,8 @@ from .errors import QcqpbenchError, require
 from .problem.maxmargin import MaxMargin, unit_rows
 from .problem.recordings import checks
 from .problem.recordings.task import Array, Normalize, covariances, in_channel_units, mean_of, normalized
-from .run.attempt import random_start, solve
+from .run.attempt import solve
+from .run.run_spec import random_start
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin

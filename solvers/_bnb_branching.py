@@ -4,16 +4,14 @@ Let X be the primal matrix of a node that stands for aaᵀ. Two kinds of branchi
 its rank is one.
 
 Split: for two vectors h_i, h_j of a group, q_i = √(h_iᵀXh_i) and c = h_iᵀXh_j / (q_i q_j), let h = h_j/q_j − h_i/q_i.
-One child appends h to the group, the other −h: relative to the sign of the group, hᵀa is ≥ 0 or ≤ 0. X violates the cut
-of h and h_i in the first child, and that of −h and h_j in the second.
+X violates the cut of h and h_i in the first child, and that of −h and h_j in the second.
 
-Wedges: three lines cut the plane of the two leading eigenvectors of X into three wedges. With the normals n_1, n_2, n_3
-of the lines, the children open the groups {n_1, −n_2}, {n_2, −n_3} and {n_1, n_3}. One of the products −(n_1ᵀa)(n_2ᵀa),
-−(n_2ᵀa)(n_3ᵀa), (n_1ᵀa)(n_3ᵀa) is ≥ 0 for any a and any three vectors, as the product of all three is a square.
+Wedges: three lines cut the plane of the two leading eigenvectors of X into three wedges. The vectors of the branch are
+the normals of the lines.
 
-The children of both kinds cover the node also if the vectors are rounded. The sign of a itself is never fixed, so the
-tree does not distinguish W from −W, nor, in the symmetric formulation, from W with its rows exchanged: (w_2, w_1) has
-the same a and the opposite b. The exchange of a and b is no symmetry, as it changes the sign of every stability.
+`qcqpbench.catalog.certificate.tree` explains why the children cover the node. The sign of a itself is never fixed, so
+the tree does not distinguish W from −W, nor, in the symmetric formulation, from W with its rows exchanged: (w_2, w_1)
+has the same a and the opposite b. The exchange of a and b is no symmetry, as it changes the sign of every stability.
 """
 
 from typing import NamedTuple
@@ -21,7 +19,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ._bnb_relaxation import Cut, Groups
+from qcqpbench.catalog.certificate.leaf import Cut, Groups
+from qcqpbench.catalog.certificate.tree import Branch
 
 Array = NDArray[np.float64]
 
@@ -38,18 +37,14 @@ class Branching(NamedTuple):
     ----------
     score
         Estimate of the effect on the bound. It is 0 if X has rank one.
-    matrix, group
-        The matrix, and the index of the group to split, None for wedges.
-    vectors
-        h, shape (1, d), or the three normals, shape (3, d).
+    branch
+        The matrix, the group to split (None for wedges) and the vectors.
     partners
         For a split, the vectors of the group that get a cut with h, and those that get a cut with −h.
     """
 
     score: float
-    matrix: int
-    group: int | None
-    vectors: Array
+    branch: Branch
     partners: tuple[tuple[int, ...], ...] = ()
 
 
@@ -77,7 +72,7 @@ def _split(matrix: int, group: int, H: Array, X: Array) -> Branching:
     h /= max(float(np.linalg.norm(h)), 1e-300)
     order = np.argsort(scaled @ (X @ h)).tolist()
     partners = tuple(order[:_MAX_NEW_CUTS]), tuple(order[::-1][:_MAX_NEW_CUTS])
-    return Branching(float(scores[i, j]), matrix, group, h[None], partners)
+    return Branching(float(scores[i, j]), Branch(matrix, group, h[None]), partners)
 
 
 def _wedges(matrix: int, X: Array) -> Branching:
@@ -91,26 +86,15 @@ def _wedges(matrix: int, X: Array) -> Branching:
     ratio = (values[-1] - values[-2]) / max(float(values[-1] + values[-2]), 1e-300)
     angle = 0.5 * np.arccos(np.clip(1.5 * ratio - 0.5, -1.0, 1.0))
     normals = np.array([np.cos(phi) * second - np.sin(phi) * first for phi in (-angle, 0.0, angle)])
-    return Branching(_WEDGE_WEIGHT * float(values[-2]), matrix, None, normals)
+    return Branching(_WEDGE_WEIGHT * float(values[-2]), Branch(matrix, None, normals))
 
 
 def children(groups: Groups, branching: Branching) -> list[tuple[Groups, list[Cut]]]:
     """Return the groups and the new cuts of each child of a node with the given groups."""
-    k, of_matrix = branching.matrix, groups[branching.matrix]
-
-    def with_group(place: int, vectors: Array) -> Groups:
-        changed = (*of_matrix[:place], vectors, *of_matrix[place + 1 :])
-        return (*groups[:k], changed, *groups[k + 1 :])
-
-    if branching.group is None:
-        place, (one, two, three) = len(of_matrix), branching.vectors
-        pairs = ((one, -two), (two, -three), (one, three))
-        return [(with_group(place, np.array(pair)), [Cut(k, place, 0, 1)]) for pair in pairs]
-    place, old = branching.group, of_matrix[branching.group]
-    return [
-        (
-            with_group(place, np.concatenate([old, sign * branching.vectors])),
-            [Cut(k, place, partner, len(old)) for partner in partners],
-        )
-        for sign, partners in zip((1.0, -1.0), branching.partners, strict=True)
-    ]
+    k, group, _ = branch = branching.branch
+    if group is None:
+        cuts = [[Cut(k, len(groups[k]), 0, 1)] for _ in range(3)]
+    else:
+        new = len(groups[k][group])
+        cuts = [[Cut(k, group, partner, new) for partner in partners] for partners in branching.partners]
+    return list(zip(branch.children(groups), cuts, strict=True))

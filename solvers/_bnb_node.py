@@ -1,9 +1,9 @@
 """Bound of one node of branch and bound, by a primal-dual interior-point method on its relaxation.
 
-The dual variables x = (y, λ, μ) and the primal matrices X_k are those of `_bnb_relaxation`. A step solves the equations
-of the relaxation together with F_k X_k = τ1, λ_r p_r = τ and μ_c q_c = τ for a small τ, linearized as by Helmberg,
-Rendl, Vanderbei and Wolkowicz (1996) and by Kojima, Shindoh and Hara (1997), where p and q are the slacks of the
-stabilities and of the cuts. Every dual iterate is feasible, and so proves a bound. The primal point of a full step
+`qcqpbench.catalog.certificate.leaf` defines the dual variables x = (y, λ, μ) and the primal matrices X_k. A step solves
+the equations of the relaxation together with F_k X_k = τ1, λ_r p_r = τ and μ_c q_c = τ for a small τ, linearized as by
+Helmberg, Rendl, Vanderbei and Wolkowicz (1996) and by Kojima, Shindoh and Hara (1997), where p and q are the slacks of
+the stabilities and of the cuts. Every dual iterate is feasible, and so proves a bound. The primal point of a full step
 satisfies all equations. If its matrices and slacks are positive, it is feasible, and its κ is a lower bound on the
 value of the relaxation. The method stops as soon as either bound reaches the target.
 """
@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-from ._bnb_relaxation import Cut, Groups, Relaxation, cut_vectors
+from qcqpbench.catalog.certificate.leaf import Cut, Groups, cut_vectors
+
+from ._bnb_relaxation import Relaxation
 
 Array = NDArray[np.float64]
 
@@ -60,7 +62,7 @@ class NodeCuts:
         self.count, d = len(cuts), relaxation.order
         self.vectors: list[tuple[Array, Array]] = []
         self.forms: list[Array] = []
-        for k in range(len(relaxation.forms)):
+        for k in range(relaxation.matrix_count):
             u, v = cut_vectors(groups, cuts, k, d)
             halves = 0.5 * (u[:, :, None] * v[:, None, :])
             self.vectors.append((u, v))
@@ -89,9 +91,8 @@ class NodeSolver:
 
     def __init__(self, relaxation: Relaxation) -> None:
         self.relaxation = relaxation
-        d = relaxation.order
-        self.flat = [forms.reshape(-1, d * d) for forms in relaxation.forms]
-        self.tall = [forms.reshape(-1, d) for forms in relaxation.forms]
+        # Number of entries of y and λ.
+        self.known = relaxation.offset_count + relaxation.stability_count
 
     def solve(
         self,
@@ -142,19 +143,17 @@ class NodeSolver:
             if step.kappa > target and verdict is Verdict.UNDECIDED:
                 share = max(share, _CENTRING_SHARE)
         matrices = state.matrices if feasible is None else feasible
-        y, weights, mu = np.split(state.x, [self.relaxation.offset_count, len(self.flat[0])])
+        y, weights, mu = np.split(state.x, [self.relaxation.offset_count, self.known])
         return NodeResult(verdict, y, weights, mu, matrices, steps)
 
     def dual_matrices(self, x: Array, cuts: NodeCuts) -> list[Array]:
         """Return F_k(x), which is linear in x, for each matrix k."""
-        d, begin = self.relaxation.order, len(self.flat[0])
-        matrices = []
-        for flat, forms in zip(self.flat, cuts.forms, strict=True):
-            F = x[: len(flat)] @ flat
+        d, begin, offsets = self.relaxation.order, self.known, self.relaxation.offset_count
+        matrices = self.relaxation.dual_matrices(x[:offsets], x[offsets:begin])
+        for k, forms in enumerate(cuts.forms):
             if len(forms):
-                F -= x[begin : begin + len(forms)] @ forms
+                matrices[k] -= (x[begin : begin + len(forms)] @ forms).reshape(d, d)
                 begin += len(forms)
-            matrices.append(F.reshape(d, d))
         return matrices
 
 
@@ -248,22 +247,21 @@ class _State:
 
     def _equations(self) -> tuple[Array, Array]:
         """Return ⟨E_i, X E_j Z⟩ and ⟨E_i, Z⟩, summed over the matrices, for the derivatives E_i of F by x."""
-        size, known, d = len(self.x), len(self.solver.flat[0]), self.relaxation.order
-        H, traces = np.zeros((size, size)), np.zeros(size)
+        size, known = len(self.x), self.solver.known
+        H, traces = np.empty((size, size)), np.empty(size)
+        H[:known, :known], traces[:known] = self.relaxation.equations(self.matrices, self.inverses)
+        H[known:, known:] = 0.0
         begin = known
         for k, (X, Z) in enumerate(zip(self.matrices, self.inverses, strict=True)):
-            flat, tall = self.solver.flat[k], self.solver.tall[k]
-            EZ = (tall @ Z).reshape(known, -1)
-            XE = np.ascontiguousarray((tall @ X).reshape(known, d, d).swapaxes(1, 2)).reshape(known, -1)
-            H[:known, :known] += XE @ EZ.T
-            traces[:known] += flat @ Z.ravel()
             u, v = self.cuts.vectors[k]
             if len(u):
                 place = slice(begin, begin + len(u))
                 begin += len(u)
-                mixed, H[place, place], traces[place] = _cut_equations(flat, u, v, X, Z)
+                uX, vX, uZ, vZ = u @ X, v @ X, u @ Z, v @ Z
+                mixed = self.relaxation.along_products(k, ((uX, vZ), (vX, uZ)))
+                mixed *= -0.5
                 H[:known, place], H[place, :known] = mixed, mixed.T
-        H[:known, :known] = 0.5 * (H[:known, :known] + H[:known, :known].T)
+                H[place, place], traces[place] = _among_cuts(u, v, (uX, vX), (uZ, vZ))
         return H, traces
 
     def advance(self, step: _Step) -> float:
@@ -311,20 +309,19 @@ class _State:
         return length
 
 
-def _cut_equations(flat: Array, u: Array, v: Array, X: Array, Z: Array) -> tuple[Array, Array, Array]:
-    """Return the entries of `_equations` for the cuts −sym(uvᵀ): with `flat`, with each other, and alone."""
-    uX, vX, uZ, vZ = u @ X, v @ X, u @ Z, v @ Z
-    outer = uX[:, :, None] * vZ[:, None, :]
-    outer += vX[:, :, None] * uZ[:, None, :]
-    mixed = flat @ outer.reshape(len(u), -1).T
-    mixed *= -0.5
+def _among_cuts(u: Array, v: Array, by_X: tuple[Array, Array], by_Z: tuple[Array, Array]) -> tuple[Array, Array]:
+    """Return the entries of `_equations` for the cuts −sym(uvᵀ) with each other, and alone.
+
+    `by_X` and `by_Z` hold the products of u and v with the matrices X and Z.
+    """
+    (uX, vX), (uZ, vZ) = by_X, by_Z
     uXv, uZv = uX @ v.T, uZ @ v.T
     among = (uX @ u.T) * (vZ @ v.T)
     among += (vX @ v.T) * (uZ @ u.T)
     among += uXv * uZv.T
     among += uXv.T * uZv
     among *= 0.25
-    return mixed, among, -uZv.diagonal()
+    return among, -uZv.diagonal()
 
 
 def _inverse(factor: Array) -> Array:

@@ -1,204 +1,220 @@
-"""Semidefinite relaxation of a max-margin task at a node of branch and bound, and the proof of its bound.
+"""Semidefinite relaxations of max-margin tasks, for the interior-point method of branch and bound.
 
-Two formulations are used. Both maximize κ subject to Σ_k ⟨A^r_k, X_k⟩ ≥ κ for each stability r, for matrices X_k ⪰ 0.
-
-"symmetric": for n = 2, symmetric patterns and positive margins. With a, b = (w_1 ± w_2)/2, w_1ᵀPw_2 = aᵀPa − bᵀPb and
-|a|² + |b|² = 1. X_0 and X_1 of order m stand for aaᵀ and bbᵀ, and tr X_0 + tr X_1 = 1. The condition a·b = 0 is left
-out: without it, |w_1| |w_2| ≤ 1, and scaling both to unit length increases a positive margin. If the optimum is
-negative, the bound stays valid, but is not below 0.
-
-"stacked": for every task. X_0 of order nm stands for wwᵀ with w = (w_1, …, w_n), and each of its n diagonal blocks has
-trace 1.
-
-A node knows groups of vectors. All vectors h of a group have the same, unknown sign of hᵀa, where a is the vector of
-their matrix: hᵀXh' ≥ 0 for two of them is a valid cut. The dual problem of the relaxation with cuts c is to minimize
-Σ_i y_i subject to F_k = Diag_k(y) − Σλ_r A^r_k − Σμ_c sym(h h'ᵀ) ⪰ 0, λ, μ ≥ 0 and Σλ = 1, where Diag_k(y) = y 1 in the
-symmetric and Diag(y_1, …, y_1, y_2, …) in the stacked formulation. As the traces of all X_k sum to T = 1 or n,
-
-    κ(W) ≤ Σ_i y_i − T min_k λ_min(F_k)
-
-for every W of the node, all λ, μ ≥ 0 with Σλ = 1, and every y. That is the bound of a `Leaf`.
+`qcqpbench.catalog.certificate.leaf` has the relaxation, its two formulations, and the proof of its bound. The dual
+matrices F_k are linear in x = (y, λ, μ). Let E_i be their derivatives with respect to y_i and λ_r. A step of the method
+needs ⟨E_i, X E_j Z⟩ for symmetric matrices X and Z, summed over k. These numbers, which are symmetric in i and j, are
+computed from the blocks of order m, because most blocks of the E_i are zero or equal.
 """
 
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from abc import ABC, abstractmethod
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qcqpbench.catalog.certificate import dual_matrix
-from qcqpbench.errors import require
+from qcqpbench.catalog.certificate.leaf import Formulation
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 
 Array = NDArray[np.float64]
-Formulation = Literal["symmetric", "stacked"]
-# Vectors by matrix and group; those of one group have the shape (vectors, order of the matrix).
-Groups = tuple[tuple[Array, ...], ...]
-
-# Eigenvalues, and the sums that make up a matrix, are accurate to a few times size · 2⁻⁵³ · norm.
-_ROUNDING = 1e-14
+Products = tuple[tuple[Array, Array], ...]
 
 
-class Cut(NamedTuple):
-    """Valid constraint hᵀXh' ≥ 0: the indices of a matrix X, of one of its groups, and of h and h' in that group."""
-
-    matrix: int
-    group: int
-    first: int
-    second: int
-
-
-@dataclass(frozen=True, eq=False)
-class Leaf:
-    """Part of the feasible set, as a node of the search tree describes it, with the proof of an upper bound on it.
-
-    The part consists of the W for which, in every group, hᵀa has the same sign for all vectors h, where zero counts as
-    both signs. The leaves of a finished search cover all W.
-
-    Parameters
-    ----------
-    formulation
-        "symmetric": the groups of matrix 0 refer to a = (w_1 + w_2)/2, those of matrix 1 to a = (w_1 − w_2)/2.
-        "stacked": the groups of matrix 0 refer to a = (w_1, …, w_n).
-    groups
-        The vectors of each group of each matrix.
-    cuts
-        The products that the proof uses.
-    multipliers, offsets, cut_multipliers
-        λ ≥ 0 of the stabilities, shape (p, N), which sum to one; y, shape (1,) or (n,); μ ≥ 0 of the cuts.
-    bound
-        The bound that they prove, see `leaf_bound`.
-    """
-
-    formulation: Formulation
-    groups: Groups
-    cuts: tuple[Cut, ...]
-    multipliers: Array
-    offsets: Array
-    cut_multipliers: Array
-    bound: float = np.inf
-
-
-def cut_vectors(groups: Groups, cuts: tuple[Cut, ...], matrix: int, order: int) -> tuple[Array, Array]:
-    """Return h and h' of the cuts of one matrix, each of shape (cuts, order)."""
-    of_matrix, vectors = [cut for cut in cuts if cut.matrix == matrix], groups[matrix]
-    first = np.array([vectors[cut.group][cut.first] for cut in of_matrix])
-    second = np.array([vectors[cut.group][cut.second] for cut in of_matrix])
-    return first.reshape(-1, order), second.reshape(-1, order)
-
-
-def leaf_bound(task: MaxMargin, leaf: Leaf) -> float:
-    """Return the upper bound on the margins of the points of a leaf that its multipliers prove, or inf if none.
-
-    The bound is computed from the task and the leaf only, by one eigenvalue problem for each matrix, and includes an
-    allowance for rounding. `leaf.bound` is not used.
-    """
-    require(leaf.formulation == "stacked" or task.n == 2, f"n must be 2 in the symmetric formulation, got {task.n}")
-    weights, mu, y = leaf.multipliers, leaf.cut_multipliers, leaf.offsets
-    total = float(weights.sum())
-    finite = np.isfinite(total) and np.isfinite(mu).all() and np.isfinite(y).all()
-    if not finite or not total > 0 or weights.min() < 0 or mu.min(initial=0.0) < 0:
-        return np.inf
-    weights = weights / total
-    matrices = _dual_matrices(task, leaf, weights)
-    norm = float(np.abs(y).max())
-    norm += float((weights.sum(axis=1) * np.abs(task.patterns).sum(axis=2).max(axis=1)).sum()) * (task.n - 1)
-    for k, F in enumerate(matrices):
-        u, v = cut_vectors(leaf.groups, leaf.cuts, k, len(F))
-        of_matrix = mu[[cut.matrix == k for cut in leaf.cuts]]
-        norm += float(of_matrix @ (np.linalg.norm(u, axis=1) * np.linalg.norm(v, axis=1)))
-        products = (u.T * of_matrix) @ v
-        matrices[k] = F - 0.5 * (products + products.T)
-    # The formula for a and b holds for symmetric matrices only.
-    if max(float(np.abs(F - F.T).max()) for F in matrices) > _ROUNDING * len(weights) * norm:
-        return np.inf
-    smallest = min(float(np.linalg.eigvalsh(F)[0]) for F in matrices)
-    trace = 1 if leaf.formulation == "symmetric" else task.n
-    size = len(matrices[0]) + len(weights) + len(mu)
-    bound = float(y.sum()) - trace * (smallest - _ROUNDING * size * norm)
-    return bound + (abs(float(weights.sum()) - 1.0) + _ROUNDING) * abs(bound)
-
-
-def _dual_matrices(task: MaxMargin, leaf: Leaf, weights: Array) -> list[Array]:
-    """Return Diag_k(y) − Σλ_r A^r_k for each matrix k, with λ = `weights`."""
-    if leaf.formulation == "symmetric":
-        M = task.mixture(weights)[0]
-        offset = leaf.offsets[0] * np.eye(task.m)
-        return [offset - M, offset + M]
-    return [np.diag(np.repeat(leaf.offsets, task.m)) - 0.5 * dual_matrix(task, weights)]
-
-
-class Relaxation:
-    """Coefficients of the relaxation of a task, in multiples of `unit`.
+class Relaxation(ABC):
+    """Coefficients of the relaxation of a task without cuts, in multiples of `unit`.
 
     Parameters
     ----------
     task
         The task.
-    formulation
-        As in the module.
 
     Attributes
     ----------
+    formulation
+        The formulation.
     unit
         The largest absolute entry of the patterns, or 1 if all are zero.
-    forms
-        For each matrix k, the derivatives Diag_k(e_i) and −A^r_k of F_k with respect to y and λ, shape (len(y) + R, d,
-        d) for R stabilities.
     stability_count, offset_count
-        R, and the length of y.
-    order
-        The order d of the matrices.
+        The number R of stabilities, and the length of y.
+    matrix_count, order
+        The number of matrices, and their order d.
     trace
         The sum T of the traces of all matrices.
     """
 
-    def __init__(self, task: MaxMargin, formulation: Formulation) -> None:
-        self.task, self.formulation = task, formulation
+    formulation: Formulation
+    matrix_count: int
+    offset_count: int
+    order: int
+    trace: int
+
+    def __init__(self, task: MaxMargin) -> None:
+        self.task = task
         self.unit = float(np.abs(task.patterns).max()) or 1.0
         self.stability_count = task.labels.size
-        self.offset_count = 1 if formulation == "symmetric" else task.n
-        if formulation == "symmetric":
-            signed = task.labels[:, 0, None, None] * (task.patterns / self.unit)
-            identity = np.eye(task.m)[None]
-            self.forms = [np.concatenate([identity, -signed]), np.concatenate([identity, signed])]
-            self.trace = 1
-        else:
-            self.forms = [np.concatenate([_block_identities(task), -_stacked_forms(task, self.unit)])]
-            self.trace = task.n
-        self.order = self.forms[0].shape[1]
+        patterns = task.patterns / self.unit
+        self.flat = patterns.reshape(task.p, -1)
+        # All patterns side by side, shape (m, p m).
+        self.columns = np.ascontiguousarray(patterns.swapaxes(0, 1)).reshape(task.m, -1)
+
+    @abstractmethod
+    def dual_matrices(self, y: Array, weights: Array) -> list[Array]:
+        """Return F_k without cuts for y and λ = `weights`; it is linear in both."""
+
+    @abstractmethod
+    def equations(self, X: list[Array], Z: list[Array]) -> tuple[Array, Array]:
+        """Return ⟨E_i, X E_j Z⟩ and ⟨E_i, Z⟩, summed over k, shapes (c, c) and (c,) for c entries of y and λ."""
+
+    @abstractmethod
+    def along_products(self, matrix: int, products: Products) -> Array:
+        """Return Σ⟨E_i, l rᵀ⟩ over the `products` (l, r), each of shape (rows, d); shape (c, rows), for one matrix."""
+
+    @abstractmethod
+    def weights_of(self, leading: list[Array]) -> Array:
+        """Return W, shape (n, m), with rows of any length, for the vectors that the matrices stand for."""
 
     def point(self, matrices: list[Array]) -> Array | None:
-        """Return the W, shape (n, m), of the leading eigenvectors of the matrices X_k; None if a row is zero."""
+        """Return the W, with unit rows, of the leading eigenvectors of the matrices X_k; None if a row is zero."""
         leading = []
         for X in matrices:
             values, vectors = np.linalg.eigh(X)
             leading.append(np.sqrt(max(float(values[-1]), 0.0)) * vectors[:, -1])
-        if self.formulation == "symmetric":
-            W = np.array([leading[0] + leading[1], leading[0] - leading[1]])
-        else:
-            W = leading[0].reshape(self.task.n, self.task.m)
+        W = self.weights_of(leading)
         largest = np.abs(W).max(axis=1)
         return unit_rows(W) if np.isfinite(largest).all() and largest.min() > 0 else None
 
+    def _products(self, columns: Array, lefts: list[Array], rights: list[Array]) -> Array:
+        """Return Σ L P^r R over the matrices L and R for each pattern P^r of `columns`, shape (m p, m)."""
+        m = self.task.m
+        left_products = np.concatenate(lefts) @ columns
+        products = left_products[:m].reshape(-1, m) @ rights[0]
+        for k, right in enumerate(rights[1:], 1):
+            products += left_products[k * m : (k + 1) * m].reshape(-1, m) @ right
+        return products
 
-def entry_count(task: MaxMargin, formulation: Formulation) -> int:
-    """Return the number of entries of `Relaxation.forms`."""
-    matrices, order, offsets = (2, task.m, 1) if formulation == "symmetric" else (1, task.n * task.m, task.n)
-    return (task.labels.size + offsets) * matrices * order**2
-
-
-def _stacked_forms(task: MaxMargin, unit: float) -> Array:
-    """Return the A^r of the stacked formulation, shape (R, nm, nm): wᵀA^r w is the stability r, divided by `unit`."""
-    forms = np.zeros((*task.labels.shape, task.n, task.m, task.n, task.m))
-    halves = 0.5 * task.labels[:, :, None, None] * (task.patterns / unit)[:, None]
-    for k, (i, j) in enumerate(zip(*task.pairs, strict=True)):
-        forms[:, k, i, :, j] = halves[:, k]
-        forms[:, k, j, :, i] = halves[:, k].swapaxes(1, 2)
-    return forms.reshape(task.labels.size, task.n * task.m, -1)
+    def _gram(self, products: Array) -> Array:
+        """Return ⟨P^r, Q^s⟩ for the patterns P^r and the matrices Q^s of `products`, shape (p, p)."""
+        m, p = self.task.m, self.task.p
+        return self.flat @ products.reshape(m, p, m).swapaxes(0, 1).reshape(p, -1).T
 
 
-def _block_identities(task: MaxMargin) -> Array:
-    """Return Diag(e_i) for each row i of W, shape (n, nm, nm)."""
-    blocks = np.repeat(np.eye(task.n), task.m, axis=1)
-    return blocks[:, :, None] * np.eye(task.n * task.m)
+class SymmetricRelaxation(Relaxation):
+    """Relaxation in the symmetric formulation: n = 2, symmetric patterns, positive margins."""
+
+    formulation = "symmetric"
+    matrix_count, offset_count, trace = 2, 1, 1
+
+    def __init__(self, task: MaxMargin) -> None:
+        super().__init__(task)
+        self.order = task.m
+        self.labels = task.labels[:, 0].astype(np.float64)
+
+    def dual_matrices(self, y: Array, weights: Array) -> list[Array]:
+        M = ((weights * self.labels) @ self.flat).reshape(self.order, self.order)
+        offset = y[0] * np.eye(self.order)
+        return [offset - M, offset + M]
+
+    def equations(self, X: list[Array], Z: list[Array]) -> tuple[Array, Array]:
+        p = self.task.p
+        gram = self._gram(self._products(self.columns, X, Z))
+        XZ = [X[0] @ Z[0], X[1] @ Z[1]]
+        H, traces = np.empty((p + 1, p + 1)), np.empty(p + 1)
+        H[0, 0] = float(XZ[0].trace() + XZ[1].trace())
+        H[0, 1:] = H[1:, 0] = self.labels * (self.flat @ (XZ[1] - XZ[0]).ravel())
+        H[1:, 1:] = (0.5 * np.outer(self.labels, self.labels)) * (gram + gram.T)
+        traces[0] = float(Z[0].trace() + Z[1].trace())
+        traces[1:] = self.labels * (self.flat @ (Z[1] - Z[0]).ravel())
+        return H, traces
+
+    def along_products(self, matrix: int, products: Products) -> Array:
+        sign = -1.0 if matrix == 0 else 1.0
+        outer = _outer(products, slice(None), slice(None))
+        of_stabilities = (sign * self.labels)[:, None] * (self.flat @ outer.reshape(len(outer), -1).T)
+        return np.concatenate([np.einsum("kaa->k", outer)[None], of_stabilities])
+
+    def weights_of(self, leading: list[Array]) -> Array:
+        return np.array([leading[0] + leading[1], leading[0] - leading[1]])
+
+
+class StackedRelaxation(Relaxation):
+    """Relaxation in the stacked formulation, for every task."""
+
+    formulation = "stacked"
+    matrix_count = 1
+
+    def __init__(self, task: MaxMargin) -> None:
+        super().__init__(task)
+        n, m = task.n, task.m
+        self.offset_count, self.trace, self.order = n, n, n * m
+        self.labels = task.labels.astype(np.float64)
+        self.pairs = list(zip(*task.pairs, strict=True))
+        self.rows_of_pairs = [(slice(i * m, (i + 1) * m), slice(j * m, (j + 1) * m)) for i, j in self.pairs]
+        self.transposed = np.ascontiguousarray(self.flat.reshape(-1, m, m).transpose(2, 0, 1)).reshape(m, -1)
+
+    def _blocks(self, X: Array) -> Array:
+        """Return the blocks of a matrix, shape (n, n, m, m)."""
+        n, m = self.task.n, self.task.m
+        return X.reshape(n, m, n, m).swapaxes(1, 2)
+
+    def dual_matrices(self, y: Array, weights: Array) -> list[Array]:
+        n, m = self.task.n, self.task.m
+        F = np.zeros((n * m, n * m))
+        halves = (0.5 * weights.reshape(self.labels.shape) * self.labels).T @ self.flat
+        for M, (i, j) in zip(halves.reshape(-1, m, m), self.rows_of_pairs, strict=True):
+            F[i, j], F[j, i] = -M, -M.T
+        F.ravel()[:: n * m + 1] = np.repeat(y, m)
+        return [F]
+
+    def equations(self, X: list[Array], Z: list[Array]) -> tuple[Array, Array]:
+        """Return the entries of all pairs of stabilities and offsets.
+
+        For the stabilities of the pattern P and the rows i, j, and of the pattern Q and the rows u, v, 4⟨E, X E' Z⟩ is
+        ⟨P, X_iu Q Z_vj + Z_iu Q X_vj + X_iv Qᵀ Z_uj + Z_iv Qᵀ X_uj⟩ times both labels. If the rows are the same, the
+        last two terms are the transposes of each other, as matrices in P and Q.
+        """
+        n, R = self.task.n, self.stability_count
+        x, z = self._blocks(X[0]), self._blocks(Z[0])
+        N, labels = len(self.pairs), self.labels
+        H, traces = np.empty((n + R, n + R)), np.empty(n + R)
+        for a, (i, j) in enumerate(self.pairs):
+            for b, (u, v) in enumerate(self.pairs[: a + 1]):
+                products = self._products(self.columns, [x[i, u], z[i, u]], [z[v, j], x[v, j]])
+                if a == b:
+                    products += self._products(self.transposed, [x[i, v]], [2.0 * z[u, j]])
+                else:
+                    products += self._products(self.transposed, [x[i, v], z[i, v]], [z[u, j], x[u, j]])
+                block = self._gram(products)
+                block *= 0.25 * np.outer(labels[:, a], labels[:, b])
+                H[n + a :: N, n + b :: N] = block
+                if a != b:
+                    H[n + b :: N, n + a :: N] = block.T
+            mixed = np.array([x[i, k] @ z[k, j] + z[i, k] @ x[k, j] for k in range(n)]).reshape(n, -1)
+            H[n + a :: N, :n] = -0.5 * labels[:, a, None] * (self.flat @ mixed.T)
+            traces[n + a :: N] = -labels[:, a] * (self.flat @ z[i, j].ravel())
+        H[:n, n:] = H[n:, :n].T
+        H[:n, :n] = np.einsum("ikab,ikab->ik", x, z)
+        H[n:, n:] = 0.5 * (H[n:, n:] + H[n:, n:].T)
+        traces[:n] = np.einsum("iiaa->i", z)
+        return H, traces
+
+    def along_products(self, matrix: int, products: Products) -> Array:
+        n, m, N = self.task.n, self.task.m, len(self.pairs)
+        both = (*products, *((right, left) for left, right in products))
+        count = len(products[0][0])
+        result = np.empty((n + self.stability_count, count))
+        diagonal = sum((left * right for left, right in products[1:]), products[0][0] * products[0][1])
+        result[:n] = diagonal.reshape(count, n, m).sum(axis=2).T
+        for a, (i, j) in enumerate(self.rows_of_pairs):
+            outer = _outer(both, i, j).reshape(count, -1)
+            result[n + a :: N] = (-0.5 * self.labels[:, a])[:, None] * (self.flat @ outer.T)
+        return result
+
+    def weights_of(self, leading: list[Array]) -> Array:
+        return leading[0].reshape(self.task.n, self.task.m)
+
+
+def _outer(products: Products, rows: slice, columns: slice) -> Array:
+    """Return Σ l rᵀ over the `products` (l, r), restricted to `rows` of l and `columns` of r; shape (count, …, …)."""
+    first, *others = products
+    outer = first[0][:, rows, None] * first[1][:, None, columns]
+    for left, right in others:
+        outer += left[:, rows, None] * right[:, None, columns]
+    return outer

@@ -6,12 +6,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from qcqpbench.catalog.certificate.leaf import Cut, Groups, Leaf, leaf_bound
+from qcqpbench.catalog.certificate.tree import TreeCertificate, TreeNode
 from qcqpbench.catalog.solver import Budget
 from qcqpbench.problem.maxmargin import MaxMargin
 
 from ._bnb_branching import Branching, best_branching, children
 from ._bnb_node import NodeCuts, NodeResult, NodeSolver
-from ._bnb_relaxation import Cut, Groups, Leaf, Relaxation, leaf_bound
+from ._bnb_relaxation import Relaxation
 from ._gip_passes import Passes
 from ._gip_schedule import Schedule
 from ._gip_state import Batch
@@ -101,7 +103,7 @@ class _OpenNode:
     """Node to branch; nodes with larger bounds come first, then older ones.
 
     The proof of `leaf` can be that of an ancestor, if that is better than the last dual point `solved` of the node. The
-    children start from the cuts and the multipliers of `solved`.
+    children start from the cuts and the multipliers of `solved`. `node` is the node of the certificate, if one is kept.
     """
 
     negative_bound: float
@@ -109,13 +111,14 @@ class _OpenNode:
     leaf: Leaf = field(compare=False)
     solved: Leaf = field(compare=False)
     branching: Branching = field(compare=False)
+    node: TreeNode | None = field(compare=False)
 
 
 @dataclass(frozen=True, eq=False)
 class _Pending:
     """Child to bound: its groups and cuts, the multipliers of those that its parent has too (NaN for others).
 
-    `proof` is that of the parent, and `solved` the last dual point of the parent.
+    `proof` is that of the parent, and `solved` the last dual point of the parent; `node` as in `_OpenNode`.
     """
 
     proof: Leaf
@@ -123,6 +126,7 @@ class _Pending:
     groups: Groups
     cuts: tuple[Cut, ...]
     multipliers: Array
+    node: TreeNode | None
 
 
 class Tree:
@@ -136,8 +140,8 @@ class Tree:
         A point of the task; the search improves it.
     max_nodes
         Limit on the number of nodes; None for no limit.
-    leaves
-        List to which all leaves are added once they are closed; None to forget them.
+    keep
+        Whether to keep the whole tree in memory, for `certificate`. Otherwise closed nodes are forgotten.
 
     Attributes
     ----------
@@ -152,9 +156,10 @@ class Tree:
         relaxation: Relaxation,
         incumbent: Incumbent,
         max_nodes: int | None = None,
-        leaves: list[Leaf] | None = None,
+        keep: bool = False,
     ) -> None:
-        self.relaxation, self.incumbent, self.max_nodes, self.leaves = relaxation, incumbent, max_nodes, leaves
+        self.relaxation, self.incumbent, self.max_nodes = relaxation, incumbent, max_nodes
+        self._root = TreeNode() if keep else None
         self.task, self.budget = relaxation.task, incumbent.budget
         self.solver = NodeSolver(relaxation)
         self.node_count = self.step_count = 0
@@ -174,10 +179,10 @@ class Tree:
 
     def run(self) -> None:
         """Search until the incumbent is proved optimal, or a limit is reached."""
-        empty: Groups = tuple(() for _ in self.relaxation.forms)
+        empty: Groups = tuple(() for _ in range(self.relaxation.matrix_count))
         everything = Leaf(self.relaxation.formulation, empty, (), *self._equal_multipliers(), np.zeros(0))
         everything = replace(everything, bound=leaf_bound(self.task, everything))
-        self._pending = [_Pending(everything, everything, empty, (), np.zeros(0))]
+        self._pending = [_Pending(everything, everything, empty, (), np.zeros(0), self._root)]
         while (self._pending or self._open) and not self._at_limit():
             if self._pending:
                 self._bound_child(self._pending[-1])
@@ -202,14 +207,16 @@ class Tree:
         # The last item of a heap can be removed like the first; it is one of the newest nodes, with a small bound.
         node = self._open.pop() if len(self._open) > _MAX_OPEN_NODES else heapq.heappop(self._open)
         if node.leaf.bound <= self.incumbent.target:
-            self._close(node.leaf)
+            self._close(node.leaf, node.node)
             return
+        nodes = None if node.node is None else node.node.divide(node.branching.branch)
         solved, least = node.solved, _MIN_CUT_MULTIPLIER * self.incumbent.reference
         old = [pair for pair in zip(solved.cuts, solved.cut_multipliers.tolist(), strict=True) if pair[1] > least]
-        for groups, new in children(solved.groups, node.branching):
+        for number, (groups, new) in enumerate(children(solved.groups, node.branching)):
             pairs = sorted([*old, *((cut, np.nan) for cut in new)], key=lambda pair: pair[0])
             cuts, multipliers = tuple(cut for cut, _ in pairs), np.array([mu for _, mu in pairs])
-            self._pending.append(_Pending(node.leaf, solved, groups, cuts, multipliers))
+            place = None if nodes is None else nodes[number]
+            self._pending.append(_Pending(node.leaf, solved, groups, cuts, multipliers, place))
 
     def _bound_child(self, child: _Pending) -> None:
         """Compute the bound of the last pending child, then close it or add it to the open nodes."""
@@ -226,15 +233,15 @@ class Tree:
         if leaf.bound > self.incumbent.target:
             self._improve_incumbent(result)
         if leaf.bound <= self.incumbent.target:
-            self._close(leaf)
+            self._close(leaf, child.node)
             return
         branching = best_branching(leaf.groups, result.matrices)
         if branching.score > _MIN_SCORE * self.relaxation.trace:
-            heapq.heappush(self._open, _OpenNode(-leaf.bound, self.node_count, leaf, solved, branching))
+            heapq.heappush(self._open, _OpenNode(-leaf.bound, self.node_count, leaf, solved, branching, child.node))
         else:
             # The matrices have rank one, but rounding keeps the bound above the target. The search ends with this
             # bound, unless that of another node is larger.
-            self._close(leaf)
+            self._close(leaf, child.node)
 
     def _solve(self, child: _Pending) -> NodeResult:
         unit, parent, incumbent = self.relaxation.unit, child.solved, self.incumbent
@@ -278,7 +285,18 @@ class Tree:
             self._next_search = self.node_count * (1.0 if self.node_count < _FIRST_SEARCHES else _NODES_PER_SEARCH)
             self.incumbent.search_from(W)
 
-    def _close(self, leaf: Leaf) -> None:
+    def _close(self, leaf: Leaf, node: TreeNode | None) -> None:
         self._closed_bound = max(self._closed_bound, leaf.bound)
-        if self.leaves is not None:
-            self.leaves.append(leaf)
+        if node is not None:
+            node.leaf = leaf
+
+    def certificate(self) -> TreeCertificate:
+        """Return the tree as a certificate of `bound`; nodes that are open or pending become leaves."""
+        assert self._root is not None
+        for open_node in self._open:
+            assert open_node.node is not None
+            open_node.node.leaf = open_node.leaf
+        for child in self._pending:
+            assert child.node is not None
+            child.node.leaf = replace(child.proof, groups=child.groups)
+        return TreeCertificate.of(self._root)

@@ -1,23 +1,25 @@
 """Branch and bound on the semidefinite relaxation of max-margin tasks, which proves the optimum of small tasks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qcqpbench.catalog.certificate import proved_bound
+from qcqpbench.catalog.certificate.leaf import Leaf, leaf_bound
+from qcqpbench.catalog.certificate.tree import TreeCertificate, TreeNode
 from qcqpbench.catalog.solver import Budget, RunFunction, Solution, TaskSolver
 from qcqpbench.catalog.status import Scope, Termination
 from qcqpbench.errors import require
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 
-from ._bnb_relaxation import Formulation, Leaf, Relaxation, entry_count
+from ._bnb_relaxation import Relaxation, StackedRelaxation, SymmetricRelaxation
 from ._bnb_tree import Incumbent, Tree
 from .gip import Gip
 
 Array = NDArray[np.float64]
 
-# Limit on the size of the relaxation: 160 MB, and a few times as much in a step, which takes seconds.
+# Limit on the entries of all patterns and of the equations of a step: 160 MB, and a few times as much in a step, which
+# takes seconds.
 _MAX_ENTRIES = 20_000_000
 
 
@@ -37,6 +39,9 @@ class BranchAndBound(TaskSolver):
         larger. The latter matters for optima near zero.
     max_nodes
         Limit on the number of nodes; unlimited by default.
+    certificate
+        Whether to return the tree, which proves the bound and can be checked without the solver. The whole tree is then
+        kept in memory.
     """
 
     name = "branch_and_bound"
@@ -46,9 +51,10 @@ class BranchAndBound(TaskSolver):
 
     gap: float = 1e-4
     max_nodes: int | None = None
+    certificate: bool = False
 
     def build(self, problem: MaxMargin) -> RunFunction:
-        entries = entry_count(problem, "stacked")
+        entries = problem.patterns.size + problem.labels.size**2
         require(
             entries <= _MAX_ENTRIES,
             f"branch_and_bound: the relaxation must have at most {_MAX_ENTRIES:,} entries, got {entries:,}",
@@ -59,28 +65,42 @@ class BranchAndBound(TaskSolver):
             local = local_search(start, budget)
             incumbent = Incumbent(problem, self.gap, budget)
             incumbent.update(unit_rows(start if local.x is None else local.x))
-            bound = np.inf if local.multipliers is None else proved_bound(problem, local.multipliers)
-            if bound <= incumbent.target or budget.exhausted():
-                return _solution(incumbent, bound, None)
-            tree = search(problem, incumbent, self.max_nodes)
-            return _solution(incumbent, min(bound, tree.bound), tree)
+            root = _root_leaf(problem, local.multipliers)
+            if root.bound <= incumbent.target or budget.exhausted():
+                return self._solution(incumbent, root, None)
+            return self._solution(incumbent, root, search(problem, incumbent, self.max_nodes, self.certificate))
 
         return run
 
+    def _solution(self, incumbent: Incumbent, root: Leaf, tree: Tree | None) -> Solution:
+        """Return the solution after a search, whose proof is its tree or, if that proves less, the leaf `root`."""
+        is_tree_used = tree is not None and tree.bound < root.bound
+        bound = tree.bound if tree is not None and is_tree_used else root.bound
+        proof = None
+        if self.certificate:
+            proof = tree.certificate() if tree is not None and is_tree_used else TreeCertificate.of(TreeNode(root))
+        solution = _claims(incumbent, bound, tree)
+        return solution if proof is None else replace(solution, tree=proof.to_vector())
 
-def search(
-    task: MaxMargin, incumbent: Incumbent, max_nodes: int | None = None, leaves: list[Leaf] | None = None
-) -> Tree:
+
+def _root_leaf(task: MaxMargin, multipliers: Array | None) -> Leaf:
+    """Return the leaf of all points, with the proof that the multipliers of a point give."""
+    weights = np.full(task.labels.shape, 1.0 / task.labels.size) if multipliers is None else multipliers
+    leaf = Leaf("stacked", ((),), (), weights, np.zeros(task.n), np.zeros(0))
+    return replace(leaf, bound=leaf_bound(task, leaf))
+
+
+def search(task: MaxMargin, incumbent: Incumbent, max_nodes: int | None = None, keep: bool = False) -> Tree:
     """Run branch and bound from an incumbent, and return the tree; see `Tree` for the parameters."""
-    formulation: Formulation = "stacked"
-    if task.n == 2 and incumbent.margin > 0 and all(np.array_equal(P, P.T) for P in task.patterns):
-        formulation = "symmetric"
-    tree = Tree(Relaxation(task, formulation), incumbent, max_nodes, leaves)
+    is_symmetric = task.n == 2 and incumbent.margin > 0 and all(np.array_equal(P, P.T) for P in task.patterns)
+    relaxation: Relaxation = SymmetricRelaxation(task) if is_symmetric else StackedRelaxation(task)
+    tree = Tree(relaxation, incumbent, max_nodes, keep)
     tree.run()
     return tree
 
 
-def _solution(incumbent: Incumbent, bound: float, tree: Tree | None) -> Solution:
+def _claims(incumbent: Incumbent, bound: float, tree: Tree | None) -> Solution:
+    """Return the solution without its proof."""
     # A bound is never below the margin of a point, but the margin is rounded too.
     bound = max(bound, incumbent.margin)
     if bound <= incumbent.target:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from qcqpbench.catalog.certificate import certify_margin
+from qcqpbench.catalog.certificate.shor import certify_margin
 from qcqpbench.catalog.solver import Budget, RunFunction, Solution, TaskSolver
 from qcqpbench.catalog.status import Scope, Termination
 from qcqpbench.problem.maxmargin import MaxMargin

@@ -72,7 +72,7 @@ class Record:
 class Proof:
     """Proof of a record: a point W that attains its margin, and the y and λ that prove its upper bound.
 
-    `qcqpbench.catalog.certificate` defines y and λ.
+    `qcqpbench.catalog.certificate.shor` defines y and λ.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Identity of a solver's code: a hash of its source files, which are located without importing them.
 
 The source of a solver that is shipped with qcqpbench is its own module, the modules of ``qcqpbench.solvers`` that it
-imports directly or indirectly, and `qcqpbench.catalog.certificate` if one of these modules imports it.
+imports directly or indirectly, and those modules of `qcqpbench.catalog.certificate` that one of these imports.
 
 The source of a plug-in is the source files that its installed distribution records. Without such a record (a checkout,
 an editable install, a script), it is the source files of the top-level package or module, and those of the top-level
@@ -23,8 +23,8 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 _SHIPPED = "qcqpbench.solvers"
-# Modules outside qcqpbench.solvers that implement an algorithm.
-_ALGORITHMS = ("qcqpbench.catalog.certificate",)
+# Package outside qcqpbench.solvers that implements algorithms.
+_ALGORITHMS = "qcqpbench.catalog.certificate"
 _HASH_CHARACTERS = 12
 _READ_BYTES = 1 << 20
 _NOT_SOURCE = {"__pycache__", ".git"}
@@ -54,7 +54,7 @@ def source_hash(module: str) -> str:
 
 
 def _is_solver_code(module: str) -> bool:
-    return module in _ALGORITHMS or module.startswith(f"{_SHIPPED}.")
+    return module.startswith((f"{_SHIPPED}.", f"{_ALGORITHMS}."))
 
 
 def _reach(

@@ -61,6 +61,8 @@ class Solution:
         Further facts by name, such as the version of a library.
     offsets
         For a task: offsets y of the certificate that proves `bound` together with the multipliers, shape (n,).
+    tree
+        For a task: the tree certificate that proves `bound`, as `TreeCertificate.to_vector` encodes it.
     """
 
     x: Array | None
@@ -72,6 +74,7 @@ class Solution:
     message: str = ""
     details: Mapping[str, str | float] = field(default_factory=dict)
     offsets: Array | None = None
+    tree: Array | None = None
 
 
 class RunCallbacks:

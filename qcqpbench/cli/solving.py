@@ -14,11 +14,11 @@ from qcqpbench.catalog.status import Scope
 from qcqpbench.errors import QcqpbenchError, require
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.qcqp import QCQP
-from qcqpbench.run.attempt import Attempt, certify_attempt, random_start, spec_of_objects
+from qcqpbench.run.attempt import Attempt, certify_attempt, spec_of_objects
 from qcqpbench.run.conformance import checks_of_solver, tolerance_notice
 from qcqpbench.run.isolation.description import problem_apart, solver_facts
 from qcqpbench.run.isolation.worker import Worker
-from qcqpbench.run.run_spec import RunOptions
+from qcqpbench.run.run_spec import RunOptions, random_start
 
 from .common import DONE, FAILED, add_run_options, align, cell, given_run_options, width
 

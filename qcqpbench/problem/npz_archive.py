@@ -1,6 +1,10 @@
-"""Reading of .npz files from untrusted sources: the unpacked size is limited, and no code is executed."""
+"""Reading of .npz files from untrusted sources: the unpacked size is limited, and no code is executed.
+
+Archives that qcqpbench writes begin with the member ``header``, which holds JSON as bytes with the name of the format.
+"""
 
 import zipfile
+import zlib
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -8,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qcqpbench.atomic_files import Kind
 from qcqpbench.errors import QcqpbenchError, require, system_reason
 
 
@@ -57,3 +62,20 @@ def _read_member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
                 raise QcqpbenchError(f"{name} must hold numbers or text, got Python objects") from error
             raise
     return array
+
+
+def header_kind(name: str, format: str) -> Kind:
+    """Return the kind of .npz archives that begin with a header in which `format` is stated."""
+
+    def recognize(head: bytes) -> bool:
+        if not head.startswith(b"PK\x03\x04") or head[30:40] != b"header.npy":
+            return False
+        compression, name_bytes, extra_bytes = (int.from_bytes(head[at : at + 2], "little") for at in (8, 26, 28))
+        content = head[30 + name_bytes + extra_bytes :]
+        try:
+            content = zlib.decompressobj(-zlib.MAX_WBITS).decompress(content, len(head)) if compression else content
+        except zlib.error:
+            return False
+        return f'"format": "{format}"'.encode() in content
+
+    return Kind(name, recognize)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qcqpbench.catalog.best_known import Proof, Record, read_list, write_list
-from qcqpbench.catalog.certificate import proved_bound
+from qcqpbench.catalog.certificate.shor import proved_bound
 from qcqpbench.catalog.family import TaskFamily
 from qcqpbench.catalog.machine import Machine
 from qcqpbench.catalog.registry import family

@@ -266,6 +266,7 @@ def _arrays(store: Store, run: int) -> tuple[Array | None, Array | None]:
     """Return both points of row `run`, after checking that its other arrays and its output can be read."""
     store.multipliers(run)
     store.offsets(run)
+    store.tree(run)
     store.trace(run)
     store.output(run)
     return store.point(run), store.formulation_point(run)

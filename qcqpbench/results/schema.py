@@ -89,6 +89,7 @@ MIGRATIONS: list[tuple[str, ...]] = [
             for name, power in (("classical_perceptron", 1), ("covariance_perceptron", 2))
         ),
     ),
+    ("ALTER TABLE payload ADD COLUMN tree BLOB",),
 ]
 
 # The newest row of each job, without superseded skipped rows. The view is temporary: one in the file could be forged.

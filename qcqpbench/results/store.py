@@ -38,7 +38,7 @@ Array = NDArray[np.float64]
 Self = TypeVar("Self", bound="Store")
 T = TypeVar("T")
 
-_ARRAYS = ("point", "formulation_point", "multipliers", "offsets")
+_ARRAYS = ("point", "formulation_point", "multipliers", "offsets", "tree")
 _PAYLOAD = ("output", *_ARRAYS, "trace")
 _SPEC = tuple(field.name for field in fields(RunSpec))
 _VALUES = tuple(field.name for field in fields(RunValues))
@@ -243,6 +243,10 @@ class Store:
     def offsets(self, run: int) -> Array | None:
         """Return the offsets of the certificate that proves the bound; None if the solver returned none."""
         return self._unpacked(run, "offsets", unpack)
+
+    def tree(self, run: int) -> Array | None:
+        """Return the tree certificate that proves the bound, as a vector; None if the solver returned none."""
+        return self._unpacked(run, "tree", unpack)
 
     def multipliers(self, run: int) -> Array | None:
         """Return the multipliers of a task's stabilities; None if the solver returned none."""

@@ -5,31 +5,27 @@ import resource
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from html import escape
-from numbers import Integral
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from qcqpbench import rng
-from qcqpbench.catalog.certificate import Certificate, certify_margin
+from qcqpbench.catalog.certificate.shor import Certificate, certify_margin
 from qcqpbench.catalog.machine import Machine
 from qcqpbench.catalog.registry import check_problem, check_type
 from qcqpbench.catalog.registry import solver as named_solver
 from qcqpbench.catalog.solver import RunCallbacks, Solver, SolverFacts
 from qcqpbench.catalog.status import PointStatus, Scope, Termination
-from qcqpbench.errors import QcqpbenchError, require
-from qcqpbench.problem.maxmargin import MaxMargin, check_task, unit_rows
+from qcqpbench.errors import require
+from qcqpbench.problem.maxmargin import MaxMargin, check_task
 from qcqpbench.problem.qcqp import QCQP
 
 from .proposal import Proposal, RunReply, limit_threads, propose
-from .run_spec import RunOptions, RunSpec
+from .run_spec import RunOptions, RunSpec, check_start, random_start
 from .verify import FEASIBILITY_TOLERANCE, Evaluation, evaluate, finite
 
 Array = NDArray[np.float64]
 JsonValue: TypeAlias = bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"] | None
-# Variables with bounds further apart are treated as unbounded, because such bounds hardly restrict the solutions.
-_MAX_BOX_WIDTH = 1e6
 # Fields of an attempt with the same name and value as those of its evaluation.
 _EVALUATED = tuple(field.name for field in fields(Evaluation) if field.name not in ("finding", "x"))
 
@@ -113,6 +109,8 @@ class Attempt(RunValues):
         Multipliers of a task's stabilities, shape (p, n(n−1)/2); None if the solver returned none.
     offsets
         Offsets of the certificate that proves `bound`, shape (n,); None if the solver returned none.
+    tree
+        Tree certificate that proves `bound`, for `TreeCertificate.from_vector`; None if the solver returned none.
     trace
         (seconds, point) pairs of the points that the solver reported during the run.
     """
@@ -122,6 +120,7 @@ class Attempt(RunValues):
     formulation_point: Array | None = None
     multipliers: Array | None = None
     offsets: Array | None = None
+    tree: Array | None = None
     trace: tuple[tuple[float, Array], ...] = ()
 
     @property
@@ -245,46 +244,6 @@ def certify_attempt(task: MaxMargin, attempt: "Attempt", time_limit: float = mat
     return certify_margin(task, attempt.point, attempt.multipliers, time_limit)
 
 
-def random_start(problem: MaxMargin | QCQP, number: int = 0, seed: int = 0) -> Array:
-    """Return a random start of a problem.
-
-    A start of a task has unit rows in random directions. Start 0 of a QCQP is `problem.start`, if there is one. Other
-    starts are drawn between the bounds of the variables: uniformly if `number` is even, at a random corner if it is
-    odd, since many local solutions have most variables at a bound. A variable without two bounds, or with bounds more
-    than 10⁶ apart, is drawn from a normal distribution around its feasible value nearest to 0, folded at a bound.
-
-    Parameters
-    ----------
-    problem
-        A max-margin task or a QCQP.
-    number
-        The number of the start: 0, 1, …
-    seed
-        The seed of all starts.
-
-    Returns
-    -------
-    ndarray
-        W of shape (n, m) for a task, x for a QCQP.
-    """
-    check_problem(problem)
-    valid = isinstance(number, Integral) and number >= 0
-    require(valid, f"number must be a whole number, at least 0, got {number!r:.100}")
-    bits = rng.stream(seed, "starts", number)
-    if isinstance(problem, MaxMargin):
-        return unit_rows(rng.normals(bits, np.empty((problem.n, problem.m))))
-    if number == 0 and problem.start is not None:
-        return problem.start
-    lower, upper = problem.x_lower, problem.x_upper
-    near, step = np.clip(0.0, lower, upper), rng.normals(bits, np.empty(problem.n_variables))
-    point = near + np.where(near == lower, abs(step), np.where(near == upper, -abs(step), step))
-    boxed = upper <= lower + _MAX_BOX_WIDTH
-    share = rng.uniforms(bits, int(boxed.sum()))
-    share = np.round(share) if number % 2 else share
-    point[boxed] = lower[boxed] + share * (upper[boxed] - lower[boxed])
-    return np.clip(point, lower, upper)
-
-
 def solve(
     problem: MaxMargin | QCQP,
     solver: str | Solver,
@@ -375,22 +334,3 @@ def assemble(
         details=None if skipped else dict(proposal.details),
         formulation_point=evaluation.x,
     )
-
-
-def check_start(problem: MaxMargin | QCQP, start: ArrayLike) -> Array:
-    """Return `start` as a float64 array; raise QcqpbenchError for another shape, infinite values or a zero row of W."""
-    shape = (problem.n, problem.m) if isinstance(problem, MaxMargin) else (problem.n_variables,)
-    try:
-        require(not np.iscomplexobj(start), f"start must hold real numbers, got an array of {np.asarray(start).dtype}")
-        point = np.array(start, dtype=np.float64)
-    except QcqpbenchError:
-        raise
-    except (TypeError, ValueError):
-        raise QcqpbenchError(f"start must be an array of shape {shape}, got {start!r:.100}") from None
-    require(point.shape == shape, f"start must have the shape {shape}, got {point.shape}")
-    require(
-        bool(np.isfinite(point).all()), f"start must hold finite numbers, got {point[~np.isfinite(point)][:3].tolist()}"
-    )
-    zero_rows = [] if isinstance(problem, QCQP) else np.flatnonzero(~point.any(axis=1)).tolist()
-    require(not zero_rows, f"start must have no row of zeros, got zeros in the rows {zero_rows[:3]}")
-    return point

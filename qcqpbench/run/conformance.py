@@ -16,11 +16,11 @@ from qcqpbench.problem.formulations import FORMULATIONS
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.qcqp import QCQP
 
-from .attempt import Attempt, Outcome, random_start
+from .attempt import Attempt, Outcome
 from .isolation.description import solver_facts
 from .isolation.protocol import GRACE_SECONDS
 from .isolation.worker import Worker
-from .run_spec import RunOptions
+from .run_spec import RunOptions, random_start
 from .verify import FEASIBILITY_TOLERANCE
 
 # Time limits in seconds.

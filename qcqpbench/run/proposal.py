@@ -51,6 +51,7 @@ class Proposal:
     iterations: int | None = None
     multipliers: Array | None = None
     offsets: Array | None = None
+    tree: Array | None = None
     message: str = ""
     details: Mapping[str, str | float] = field(default_factory=dict)
     trace: Trace = ()
@@ -197,11 +198,12 @@ def plain_proposal(solution: Any, seen: MaxMargin | QCQP) -> Proposal:
     if x is not None and x.size != math.prod(shape):
         notes.append(f"the point must have the shape {shape}, got {x.shape}")
         x = np.empty(0)
-    multipliers = offsets = None
+    multipliers = offsets = tree = None
     if isinstance(seen, MaxMargin):
         multipliers, note = _plain_array(solution.multipliers, "the multipliers", seen.labels.shape)
         offsets, offsets_note = _plain_array(solution.offsets, "the offsets", (seen.n,))
-        notes += [note, offsets_note]
+        tree, tree_note = _plain_array(solution.tree, "the tree")
+        notes += [note, offsets_note, tree_note]
     message = solution.message
     message = message.decode(errors="replace") if isinstance(message, bytes) else str(message)
     return Proposal(
@@ -212,15 +214,16 @@ def plain_proposal(solution: Any, seen: MaxMargin | QCQP) -> Proposal:
         iterations=None if solution.iterations is None else int(solution.iterations),
         multipliers=multipliers,
         offsets=offsets,
+        tree=tree,
         message="; ".join(filter(None, [message[:MAX_MESSAGE_CHARACTERS], *notes])),
         details=plain_details(solution.details),
     )
 
 
-def _plain_array(values: Any, name: str, shape: tuple[int, ...]) -> tuple[Array | None, str]:
+def _plain_array(values: Any, name: str, shape: tuple[int, ...] | None = None) -> tuple[Array | None, str]:
     """Return (array of `values`, ""), or (None, error message) if `values` are not real numbers of this `shape`.
 
-    Return (None, "") if `values` is None.
+    Return (None, "") if `values` is None. A vector of any length has the shape None.
     """
     if values is None:
         return None, ""
@@ -228,6 +231,7 @@ def _plain_array(values: Any, name: str, shape: tuple[int, ...]) -> tuple[Array 
         array = real_array(values, name)
     except (TypeError, ValueError) as error:
         return None, str(error)
+    shape = (array.size,) if shape is None else shape
     return (array, "") if array.shape == shape else (None, f"{name} must have the shape {shape}, got {array.shape}")
 
 

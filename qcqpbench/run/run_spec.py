@@ -5,14 +5,25 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, TypedDict
 
-from qcqpbench.errors import require
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from qcqpbench import rng
+from qcqpbench.catalog.registry import check_problem
+from qcqpbench.errors import QcqpbenchError, require
+from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
+from qcqpbench.problem.qcqp import QCQP
 
 from .verify import FEASIBILITY_TOLERANCE
 
+Array = NDArray[np.float64]
+
 _BYTES_PER_GB = 1e9
+# Variables with bounds further apart are treated as unbounded, because such bounds hardly restrict the solutions.
+_MAX_BOX_WIDTH = 1e6
 
 
 @dataclass(frozen=True)
@@ -213,3 +224,62 @@ class RunSpec(RunOptions):
             if field.name != "problem" and (value := getattr(self, field.name)) != field.default
         }
         return hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()
+
+
+def random_start(problem: MaxMargin | QCQP, number: int = 0, seed: int = 0) -> Array:
+    """Return a random start of a problem.
+
+    A start of a task has unit rows in random directions. Start 0 of a QCQP is `problem.start`, if there is one. Other
+    starts are drawn between the bounds of the variables: uniformly if `number` is even, at a random corner if it is
+    odd, since many local solutions have most variables at a bound. A variable without two bounds, or with bounds more
+    than 10⁶ apart, is drawn from a normal distribution around its feasible value nearest to 0, folded at a bound.
+
+    Parameters
+    ----------
+    problem
+        A max-margin task or a QCQP.
+    number
+        The number of the start: 0, 1, …
+    seed
+        The seed of all starts.
+
+    Returns
+    -------
+    ndarray
+        W of shape (n, m) for a task, x for a QCQP.
+    """
+    check_problem(problem)
+    valid = isinstance(number, Integral) and number >= 0
+    require(valid, f"number must be a whole number, at least 0, got {number!r:.100}")
+    bits = rng.stream(seed, "starts", number)
+    if isinstance(problem, MaxMargin):
+        return unit_rows(rng.normals(bits, np.empty((problem.n, problem.m))))
+    if number == 0 and problem.start is not None:
+        return problem.start
+    lower, upper = problem.x_lower, problem.x_upper
+    near, step = np.clip(0.0, lower, upper), rng.normals(bits, np.empty(problem.n_variables))
+    point = near + np.where(near == lower, abs(step), np.where(near == upper, -abs(step), step))
+    boxed = upper <= lower + _MAX_BOX_WIDTH
+    share = rng.uniforms(bits, int(boxed.sum()))
+    share = np.round(share) if number % 2 else share
+    point[boxed] = lower[boxed] + share * (upper[boxed] - lower[boxed])
+    return np.clip(point, lower, upper)
+
+
+def check_start(problem: MaxMargin | QCQP, start: ArrayLike) -> Array:
+    """Return `start` as a float64 array; raise QcqpbenchError for another shape, infinite values or a zero row of W."""
+    shape = (problem.n, problem.m) if isinstance(problem, MaxMargin) else (problem.n_variables,)
+    try:
+        require(not np.iscomplexobj(start), f"start must hold real numbers, got an array of {np.asarray(start).dtype}")
+        point = np.array(start, dtype=np.float64)
+    except QcqpbenchError:
+        raise
+    except (TypeError, ValueError):
+        raise QcqpbenchError(f"start must be an array of shape {shape}, got {start!r:.100}") from None
+    require(point.shape == shape, f"start must have the shape {shape}, got {point.shape}")
+    require(
+        bool(np.isfinite(point).all()), f"start must hold finite numbers, got {point[~np.isfinite(point)][:3].tolist()}"
+    )
+    zero_rows = [] if isinstance(problem, QCQP) else np.flatnonzero(~point.any(axis=1)).tolist()
+    require(not zero_rows, f"start must have no row of zeros, got zeros in the rows {zero_rows[:3]}")
+    return point

@@ -113,7 +113,7 @@ class Evaluation:
     ----------
     finding
         The values recomputed at the point.
-    point, trace, multipliers, offsets
+    point, trace, multipliers, offsets, tree
         As in `Attempt`; arrays of a wrong shape are left out.
     x
         The point of a formulation from which `point` was decoded.
@@ -131,6 +131,7 @@ class Evaluation:
     trace: tuple[tuple[float, Array], ...] = ()
     multipliers: Array | None = None
     offsets: Array | None = None
+    tree: Array | None = None
     bound: float | None = None
     gap: float | None = None
     kappa_bar_theory: float | None = None
@@ -173,6 +174,7 @@ def evaluate(
         trace=_decode_trace(problem, form, proposal.trace),
         multipliers=_of_shape(proposal.multipliers, problem.labels.shape) if isinstance(problem, MaxMargin) else None,
         offsets=_of_shape(proposal.offsets, (problem.n,)) if isinstance(problem, MaxMargin) else None,
+        tree=proposal.tree if isinstance(problem, MaxMargin) else None,
         bound=bound,
         gap=optimality_gap(bound, finding.objective if isinstance(problem, QCQP) else finding.margin),
         kappa_bar_theory=theory.kappa_bar,

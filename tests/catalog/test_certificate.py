@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import qcqpbench
-from qcqpbench.catalog.certificate import _Bound, certify_margin, proved_bound
+from qcqpbench.catalog.certificate.shor import _Bound, certify_margin, proved_bound
 from qcqpbench.errors import QcqpbenchError
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 from qcqpbench.run.attempt import certify, solve

@@ -95,7 +95,7 @@ def test_algorithms_of_the_core_that_a_shipped_solver_imports_count(
     find, changed = identity._find_file, tmp_path / "certificate.py"
     changed.write_text("changed = True\n")
     monkeypatch.setattr(
-        identity, "_find_file", lambda name: changed if name == "qcqpbench.catalog.certificate" else find(name)
+        identity, "_find_file", lambda name: changed if name == "qcqpbench.catalog.certificate.shor" else find(name)
     )
     source_hash.cache_clear()
     after = {name: source_hash(module) for name, module in modules.items()}

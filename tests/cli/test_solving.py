@@ -12,9 +12,9 @@ from qcqpbench.catalog.registry import solver
 from qcqpbench.cli import solving
 from qcqpbench.cli.main import main
 from qcqpbench.results.row import COLUMNS
-from qcqpbench.run.attempt import random_start, solve
+from qcqpbench.run.attempt import solve
 from qcqpbench.run.conformance import Check
-from qcqpbench.run.run_spec import OPTIONS, RunOptions
+from qcqpbench.run.run_spec import OPTIONS, RunOptions, random_start
 from tests.support.results_files import call
 
 TASK, QCQP = "covariance_perceptron[m=4,p=3]", "classical_perceptron[m=5]"

@@ -23,7 +23,8 @@ from qcqpbench.results.results import Results
 from qcqpbench.results.reverify import Checked, reverify
 from qcqpbench.results.row import COLUMNS, Row
 from qcqpbench.results.store import Store
-from qcqpbench.run.attempt import random_start, solve
+from qcqpbench.run.attempt import solve
+from qcqpbench.run.run_spec import random_start
 from qcqpbench.run.suite import Suite
 from qcqpbench.run.verify import verify
 from tests.support.hostile import Hostile

@@ -15,7 +15,7 @@ import pytest
 import qcqpbench
 from qcqpbench import QcqpbenchError, theory
 from qcqpbench.catalog.best_known import read_list
-from qcqpbench.catalog.certificate import proved_bound
+from qcqpbench.catalog.certificate.shor import proved_bound
 from qcqpbench.catalog.status import PointStatus
 from qcqpbench.cli.main import main
 from qcqpbench.results._encoding import pack

@@ -12,7 +12,8 @@ from qcqpbench.catalog.solver import Budget, QCQPSolver, RunFunction, Solution, 
 from qcqpbench.catalog.status import PointStatus, Termination
 from qcqpbench.errors import QcqpbenchError
 from qcqpbench.problem.qcqp import QCQP
-from qcqpbench.run.attempt import random_start, solve
+from qcqpbench.run.attempt import solve
+from qcqpbench.run.run_spec import random_start
 from tests.support.bad_solvers import (
     ClaimsWithoutNumbers,
     Fine,

@@ -9,7 +9,8 @@ import qcqpbench
 from qcqpbench.catalog.registry import solver
 from qcqpbench.catalog.status import Availability, Termination
 from qcqpbench.problem.maxmargin import MaxMargin
-from qcqpbench.run.attempt import random_start, solve
+from qcqpbench.run.attempt import solve
+from qcqpbench.run.run_spec import random_start
 from tests.conftest import MakeTask
 from tests.support.odd_tasks import odd_task
 from tests.support.perceptrons import perceptron, random_points

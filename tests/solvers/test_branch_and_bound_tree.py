@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from qcqpbench.catalog.certificate import certify_margin
+from qcqpbench.catalog.certificate.leaf import Cut, Leaf, leaf_bound
+from qcqpbench.catalog.certificate.shor import certify_margin
 from qcqpbench.catalog.registry import solver
 from qcqpbench.catalog.solver import Budget
 from qcqpbench.catalog.status import Termination
@@ -17,7 +18,7 @@ from qcqpbench.run.attempt import solve
 from qcqpbench.solvers import _bnb_node, _bnb_tree, branch_and_bound
 from qcqpbench.solvers._bnb_branching import best_branching, children
 from qcqpbench.solvers._bnb_node import NodeCuts, NodeSolver, Verdict
-from qcqpbench.solvers._bnb_relaxation import Cut, Leaf, Relaxation, leaf_bound
+from qcqpbench.solvers._bnb_relaxation import Relaxation, StackedRelaxation, SymmetricRelaxation
 from qcqpbench.solvers._bnb_tree import Incumbent, Tree
 from qcqpbench.solvers.branch_and_bound import search
 from tests.conftest import MakeTask
@@ -38,10 +39,9 @@ def incumbent_of(task: MaxMargin, time_limit: float = np.inf, gap: float = 1e-4)
 
 
 def finished_tree(task: MaxMargin) -> tuple[Tree, list[Leaf]]:
-    leaves: list[Leaf] = []
-    tree = search(task, incumbent_of(task), leaves=leaves)
-    assert tree.is_finished and leaves
-    return tree, leaves
+    tree = search(task, incumbent_of(task), keep=True)
+    assert tree.is_finished
+    return tree, list(tree.certificate().leaves(task))
 
 
 def parts(leaf: Leaf, W: Array) -> list[Array]:
@@ -147,23 +147,32 @@ def test_children_cover_their_parent_and_exclude_its_matrices(make_task: MakeTas
 def test_relaxation_with_cuts_agrees_with_clarabel(spec: str) -> None:
     cvxpy = pytest.importorskip("cvxpy")
     task = perceptron(spec)
-    relaxation = Relaxation(task, "symmetric" if task.n == 2 and "gauss" not in spec else "stacked")
+    is_symmetric = task.n == 2 and "gauss" not in spec
+    relaxation: Relaxation = SymmetricRelaxation(task) if is_symmetric else StackedRelaxation(task)
     d, rng = relaxation.order, np.random.default_rng(0)
     H = unit_rows(rng.standard_normal((4, d)))
-    groups = ((H,), (H,))[: len(relaxation.forms)]
+    groups = ((H,), (H,))[: relaxation.matrix_count]
     cuts = tuple(Cut(k, 0, i, j) for k in range(len(groups)) for i in range(4) for j in range(i))
     result = NodeSolver(relaxation).solve(NodeCuts(relaxation, groups, cuts), -1.0, 1e-7, None, lambda: True)
     assert result.verdict is Verdict.ABOVE
 
     matrices = [cvxpy.Variable((d, d), PSD=True) for _ in groups]
-    kappa, ny = cvxpy.Variable(), relaxation.offset_count
-    values = [
-        sum(cvxpy.sum(cvxpy.multiply(forms[r], X)) for forms, X in zip(relaxation.forms, matrices, strict=True))
-        for r in range(ny + task.labels.size)
+    kappa, m = cvxpy.Variable(), task.m
+    # The matrices that stand for w_i w_jᵀ; in the symmetric formulation aaᵀ − bbᵀ does.
+    blocks = {
+        (i, j): matrices[0] - matrices[1] if is_symmetric else matrices[0][i * m : (i + 1) * m, j * m : (j + 1) * m]
+        for i in range(task.n)
+        for j in range(i, task.n)
+    }
+    stabilities = [
+        label * cvxpy.sum(cvxpy.multiply(pattern, blocks[pair]))
+        for pattern, labels in zip(task.patterns, task.labels.tolist(), strict=True)
+        for label, pair in zip(labels, zip(*task.pairs, strict=True), strict=True)
     ]
-    constraints = [value == 1 for value in values[:ny]] + [-value >= kappa for value in values[ny:]]
+    traces = [sum(map(cvxpy.trace, matrices))] if is_symmetric else [cvxpy.trace(blocks[i, i]) for i in range(task.n)]
+    constraints = [value == 1 for value in traces] + [value >= kappa for value in stabilities]
     constraints += [H[cut.first] @ matrices[cut.matrix] @ H[cut.second] >= 0 for cut in cuts]
-    optimum = cvxpy.Problem(cvxpy.Maximize(kappa), constraints).solve(solver="CLARABEL")
+    optimum = cvxpy.Problem(cvxpy.Maximize(kappa), constraints).solve(solver="CLARABEL") / relaxation.unit
     assert result.offsets.sum() == pytest.approx(optimum, rel=1e-6)
     leaf = Leaf(
         relaxation.formulation,
@@ -174,6 +183,25 @@ def test_relaxation_with_cuts_agrees_with_clarabel(spec: str) -> None:
         result.cut_multipliers * relaxation.unit,
     )
     assert leaf_bound(task, leaf) == pytest.approx(optimum * relaxation.unit, rel=1e-6)
+
+
+@pytest.mark.parametrize("spec", ["m=5,p=4,seed=3", "m=3,n=3,p=2,ensemble=gaussian", "m=3,n=4,p=2,ensemble=gaussian"])
+def test_equations_of_a_step_are_the_inner_products_of_derivatives(spec: str) -> None:
+    """Compare with dense derivatives of F, which are its values at unit vectors because F is linear."""
+    task = perceptron(spec)
+    relaxation: Relaxation = SymmetricRelaxation(task) if task.n == 2 else StackedRelaxation(task)
+    ny, R, d = relaxation.offset_count, relaxation.stability_count, relaxation.order
+    E = np.array([relaxation.dual_matrices(x[:ny], x[ny:]) for x in np.eye(ny + R)])
+    rng = np.random.default_rng(0)
+    roots = rng.standard_normal((2, relaxation.matrix_count, d, d))
+    X, Z = (list(root @ root.swapaxes(1, 2)) for root in roots)
+    H, traces = relaxation.equations(X, Z)
+    np.testing.assert_allclose(H, np.einsum("ikab,kbc,jkcd,kda->ij", E, X, E, Z), rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(traces, np.einsum("ikab,kab->i", E, Z), rtol=1e-10, atol=1e-10)
+    u, v, w = rng.standard_normal((3, 4, d))
+    for k in range(relaxation.matrix_count):
+        expected = np.einsum("iab,ca,cb->ic", E[:, k], u, v) + np.einsum("iab,ca,cb->ic", E[:, k], w, w)
+        np.testing.assert_allclose(relaxation.along_products(k, ((u, v), (w, w))), expected, rtol=1e-10, atol=1e-10)
 
 
 def test_bounds_at_the_node_limit_are_valid_and_fall() -> None:
@@ -228,7 +256,7 @@ def test_failed_nodes_take_the_bound_of_their_parent(monkeypatch: pytest.MonkeyP
     """Let the interior-point method give up after one step at every node but the root."""
     task = perceptron("m=6,load=1,seed=3")
     root = search(task, incumbent_of(task), max_nodes=1).bound
-    tree = Tree(Relaxation(task, "symmetric"), incumbent_of(task), max_nodes=15)
+    tree = Tree(SymmetricRelaxation(task), incumbent_of(task), max_nodes=15)
     solve_child = tree._bound_child
 
     def solve_badly(child: Any) -> None:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import qcqpbench
-from qcqpbench.catalog.certificate import proved_bound
+from qcqpbench.catalog.certificate.shor import proved_bound
 from qcqpbench.catalog.status import Termination
 from qcqpbench.run.attempt import solve
 from tests.conftest import MakeTask

@@ -3,12 +3,13 @@ import pytest
 from numpy.typing import NDArray
 
 import qcqpbench
-from qcqpbench.catalog.certificate import certify_margin
+from qcqpbench.catalog.certificate.shor import certify_margin
 from qcqpbench.catalog.registry import solver
 from qcqpbench.catalog.solver import Budget
 from qcqpbench.catalog.status import Termination
 from qcqpbench.problem.maxmargin import MaxMargin
-from qcqpbench.run.attempt import random_start, solve
+from qcqpbench.run.attempt import solve
+from qcqpbench.run.run_spec import random_start
 from qcqpbench.solvers._gip_passes import Passes, distinct, warm_up
 from qcqpbench.solvers._gip_schedule import schedule
 from qcqpbench.solvers.gip import batch_of_starts

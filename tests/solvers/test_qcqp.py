@@ -14,7 +14,8 @@ from qcqpbench import QCQP
 from qcqpbench.catalog.registry import problem, solver
 from qcqpbench.catalog.solver import Budget
 from qcqpbench.catalog.status import Availability, PointStatus, Termination
-from qcqpbench.run.attempt import random_start, solve
+from qcqpbench.run.attempt import solve
+from qcqpbench.run.run_spec import random_start
 from qcqpbench.solvers import _qcqp_compat
 
 cvxpy = pytest.importorskip("cvxpy")

@@ -14,7 +14,8 @@ from qcqpbench.catalog.machine import Machine
 from qcqpbench.catalog.registry import family
 from qcqpbench.cli.main import main
 from qcqpbench.results.store import Store
-from qcqpbench.run.attempt import Outcome, random_start, solve
+from qcqpbench.run.attempt import Outcome, solve
+from qcqpbench.run.run_spec import random_start
 from qcqpbench.run.suite import Suite
 from tests.support.results_files import reply
 

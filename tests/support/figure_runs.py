@@ -13,8 +13,9 @@ from qcqpbench.analysis.figures.base import MeasuredRow, entry, grid
 from qcqpbench.catalog.machine import Machine
 from qcqpbench.catalog.status import Termination
 from qcqpbench.results.store import Store
-from qcqpbench.run.attempt import Attempt, Outcome, random_start, solve
+from qcqpbench.run.attempt import Attempt, Outcome, solve
 from qcqpbench.run.proposal import Proposal, RunReply
+from qcqpbench.run.run_spec import random_start
 from qcqpbench.run.suite import Entry, Settings, Suite
 
 COVARIANCE, CLASSICAL = "covariance_perceptron", "classical_perceptron"

@@ -16,9 +16,9 @@ from qcqpbench.catalog.status import PointStatus
 from qcqpbench.cli.main import main
 from qcqpbench.results.row import Row
 from qcqpbench.results.store import Store
-from qcqpbench.run.attempt import Attempt, Outcome, random_start, solve
+from qcqpbench.run.attempt import Attempt, Outcome, solve
 from qcqpbench.run.proposal import Proposal, RunReply
-from qcqpbench.run.run_spec import RunSpec
+from qcqpbench.run.run_spec import RunSpec, random_start
 from qcqpbench.run.suite import Settings, Suite
 
 ROOT = Path(__file__).parents[2]

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from qcqpbench import theory
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
-from qcqpbench.run.attempt import random_start
 from qcqpbench.run.isolation.description import problem_apart
+from qcqpbench.run.run_spec import random_start
 from qcqpbench.run.suite import Settings, Suite
 
 from .base import Axes, Data, Figure, MeasuredRow, Table, describe_parameters, entry, grid, point_of, with_points

@@ -6,7 +6,6 @@ and a file that states another one is refused.
 """
 
 import json
-import zlib
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -14,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from qcqpbench.atomic_files import Kind
 from qcqpbench.errors import QcqpbenchError, require
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.metadata import BestKnown, Bound, Metadata
-from qcqpbench.problem.npz_archive import read_npz
+from qcqpbench.problem.npz_archive import header_kind, read_npz
 from qcqpbench.problem.qcqp import QCQP
 
 FORMAT = "qcqpbench"
@@ -34,20 +32,7 @@ _VECTORS = ("lower", "upper", "x_lower", "x_upper")
 _Claim = TypeVar("_Claim", BestKnown, Bound)
 
 
-def _is_problem(head: bytes) -> bool:
-    """Return whether the first bytes of a file are a zip archive whose first member is the header of a problem."""
-    if not head.startswith(b"PK\x03\x04") or head[30:40] != b"header.npy":
-        return False
-    compression, name_bytes, extra_bytes = (int.from_bytes(head[at : at + 2], "little") for at in (8, 26, 28))
-    content = head[30 + name_bytes + extra_bytes :]
-    try:
-        content = zlib.decompressobj(-zlib.MAX_WBITS).decompress(content, len(head)) if compression else content
-    except zlib.error:
-        return False
-    return f'"format": "{FORMAT}"'.encode() in content
-
-
-KIND = Kind("a problem in qcqpbench's .npz format", _is_problem)
+KIND = header_kind("a problem in qcqpbench's .npz format", FORMAT)
 
 
 def write(problem: MaxMargin | QCQP, file: IO[bytes]) -> None:

@@ -54,7 +54,7 @@ _MAX_COUNT = 1 << 63
 _MAX_FRAME_BYTES = 1 << 30
 _SIZE = struct.Struct("<q")
 _CHUNK_BYTES = 1 << 20
-_ARRAYS = ("x", "multipliers", "offsets")
+_ARRAYS = ("x", "multipliers", "offsets", "tree")
 _CLAIMS = ("objective", "bound", "iterations", "message", "build_seconds", "solve_seconds", "cpu_seconds")
 
 
@@ -187,6 +187,7 @@ def _decode_proposal(content: Mapping[str, Any], arrays: Mapping[str, Array]) ->
         iterations=iterations if iterations is not None and abs(iterations) < _MAX_COUNT else None,
         multipliers=arrays.get("multipliers"),
         offsets=arrays.get("offsets"),
+        tree=arrays.get("tree"),
         message=str(content["message"])[: 2 * MAX_MESSAGE_CHARACTERS],
         details=plain_details(content["details"]),
         trace=tuple((_seconds(at), arrays[f"trace {k}"]) for k, at in enumerate(seconds)),

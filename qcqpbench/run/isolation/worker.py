@@ -31,9 +31,9 @@ from qcqpbench.catalog.status import PointStatus, Termination
 from qcqpbench.errors import MAX_MESSAGE_CHARACTERS
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.qcqp import QCQP
-from qcqpbench.run.attempt import Outcome, assemble, check_start, spec_of_objects
+from qcqpbench.run.attempt import Outcome, assemble, spec_of_objects
 from qcqpbench.run.proposal import Proposal, RunReply
-from qcqpbench.run.run_spec import RunOptions, RunSpec
+from qcqpbench.run.run_spec import RunOptions, RunSpec, check_start
 from qcqpbench.run.verify import Evaluation, Finding
 
 from ._linux import claim_cpus

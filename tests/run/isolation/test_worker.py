@@ -17,13 +17,13 @@ import pytest
 import qcqpbench
 from qcqpbench.catalog.status import Availability, Termination
 from qcqpbench.errors import QcqpbenchError
-from qcqpbench.run.attempt import random_start, solve
+from qcqpbench.run.attempt import solve
 from qcqpbench.run.isolation import fork_server, supervised_process
 from qcqpbench.run.isolation.description import solver_facts
 from qcqpbench.run.isolation.fork_server import close_servers
 from qcqpbench.run.isolation.protocol import GRACE_SECONDS
 from qcqpbench.run.isolation.worker import Worker
-from qcqpbench.run.run_spec import RunOptions
+from qcqpbench.run.run_spec import RunOptions, random_start
 from tests.support.bad_solvers import (
     DrawsNumbers,
     Exits,

@@ -19,13 +19,13 @@ from qcqpbench.catalog.registry import solver
 from qcqpbench.catalog.status import Termination
 from qcqpbench.cli.main import main
 from qcqpbench.errors import QcqpbenchError
-from qcqpbench.run.attempt import random_start, solve
+from qcqpbench.run.attempt import solve
 from qcqpbench.run.isolation.protocol import VerifyRequest
 from qcqpbench.run.isolation.worker import Worker
 from qcqpbench.run.pools import dask_pool
 from qcqpbench.run.pools.local_pool import MAX_TRIES, LocalPool, run_on
 from qcqpbench.run.proposal import Proposal
-from qcqpbench.run.run_spec import RunSpec
+from qcqpbench.run.run_spec import RunSpec, random_start
 from tests.support.hostile import Hostile, Kind, install
 from tests.support.processes import marking, none_left
 

@@ -30,7 +30,6 @@ from qcqpbench.errors import QcqpbenchError, describe_error, require
 from qcqpbench.problem.formats.by_suffix import write
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.qcqp import QCQP
-from qcqpbench.run.attempt import check_start, random_start
 from qcqpbench.run.isolation.protocol import (
     MAX_FILES,
     MAX_REPORTED_POINTS,
@@ -59,7 +58,7 @@ from qcqpbench.run.isolation.shared_state import (
 )
 from qcqpbench.run.isolation.supervisor import left_behind
 from qcqpbench.run.proposal import RunReply, limit_threads, propose
-from qcqpbench.run.run_spec import RunSpec
+from qcqpbench.run.run_spec import RunSpec, check_start, random_start
 
 from .leftovers import Snapshot
 
