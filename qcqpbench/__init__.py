@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import rng as rng
     from . import theory as theory
+    from .catalog.certificate.global_certificate import GlobalCertificate as GlobalCertificate
+    from .catalog.certificate.global_certificate import read_certificate as read_certificate
     from .catalog.family import Family as Family
     from .catalog.family import TaskFamily as TaskFamily
     from .catalog.registry import problem as problem
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from .results.row import Row as Row
     from .run.attempt import Attempt as Attempt
     from .run.attempt import certify as certify
+    from .run.attempt import certify_globally as certify_globally
     from .run.attempt import solve as solve
     from .run.conformance import check_family as check_family
     from .run.conformance import check_solver as check_solver
@@ -52,6 +55,7 @@ _MODULE_OF = {
     "Attempt": "run.attempt",
     "Budget": "catalog.solver",
     "Family": "catalog.family",
+    "GlobalCertificate": "catalog.certificate.global_certificate",
     "MaxMargin": "problem.maxmargin",
     "Metadata": "problem.metadata",
     "PointStatus": "catalog.status",
@@ -70,6 +74,7 @@ _MODULE_OF = {
     "Termination": "catalog.status",
     "TheoryPrediction": "problem.metadata",
     "certify": "run.attempt",
+    "certify_globally": "run.attempt",
     "check_family": "run.conformance",
     "check_solver": "run.conformance",
     "features": "problem.recordings.features",
@@ -78,6 +83,7 @@ _MODULE_OF = {
     "problem": "catalog.registry",
     "random_start": "run.run_spec",
     "read": "problem.formats.by_suffix",
+    "read_certificate": "catalog.certificate.global_certificate",
     "recorded_task": "problem.recordings.task",
     "rng": "rng",
     "run": "results.collect",

@@ -1,7 +1,9 @@
 """Best known margins of the canonical instances (the problems of the suite `best_known`), with their proofs.
 
 A list is a CSV file with one line per instance, so that an improvement changes one line. A line holds the fields of a
-`Record`, then the arrays of its `Proof` as base64 of little-endian numbers.
+`Record`, then the arrays of its `Proof` as base64 of little-endian numbers. A bound that branch and bound has proved is
+in a file of its own, a `GlobalCertificate` in the folder ``trees`` beside the list, which the line names instead of its
+offsets and multipliers.
 """
 
 import base64
@@ -9,6 +11,7 @@ import contextlib
 import csv
 import io
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -41,11 +44,13 @@ class Record:
     margin, kappa_bar
         The margin of the point in the proof, and the rescaled margin.
     bound
-        The upper bound that the multipliers in the proof prove.
+        The upper bound that the multipliers in the proof, or the tree, prove.
     solver, version, commit, command
         The solver that found the point, its version, the commit of qcqpbench ("+" marks changed files) and the command.
     bound_solver
-        The solver that found the multipliers.
+        The solver that found the multipliers or the tree.
+    tree
+        The name of the file in the folder ``trees`` that proves the bound; empty if the multipliers do.
     """
 
     problem: str
@@ -61,6 +66,7 @@ class Record:
     command: str
     bound_solver: str
     problem_id: str
+    tree: str = ""
 
     @property
     def gap(self) -> float:
@@ -72,7 +78,7 @@ class Record:
 class Proof:
     """Proof of a record: a point W that attains its margin, and the y and λ that prove its upper bound.
 
-    `qcqpbench.catalog.certificate.shor` defines y and λ.
+    `qcqpbench.catalog.certificate.shor` defines y and λ. Both are None if a tree proves the bound.
 
     Parameters
     ----------
@@ -85,14 +91,18 @@ class Proof:
     """
 
     point: Array
-    offsets: Array
-    multipliers: NDArray[np.float32]
+    offsets: Array | None
+    multipliers: NDArray[np.float32] | None
 
 
 _RECORD_COLUMNS = tuple(field.name for field in fields(Record))
 _PROOF_TYPES = {"point": "<f8", "offsets": "<f8", "multipliers": "<f4"}
 _COLUMNS = (*_RECORD_COLUMNS, *_PROOF_TYPES)
-_KIND = magic("a list of best known margins", ",".join(_COLUMNS).encode())
+# Lists of earlier versions do not have this column.
+_NEW_COLUMN = "tree"
+_HEADERS = (",".join(_COLUMNS), ",".join(name for name in _COLUMNS if name != _NEW_COLUMN))
+_KIND = magic("a list of best known margins", *(header.encode() for header in _HEADERS))
+_TREE_NAME = re.compile(r"[0-9a-f-]{1,100}\.npz")
 
 
 def shipped_path() -> Path:
@@ -120,8 +130,8 @@ def with_best_known(problem: MaxMargin | QCQP) -> MaxMargin | QCQP:
     record = shipped_records().get(problem.id)
     if record is None:
         return problem
-    best = BestKnown(record.margin, record.solver)
-    metadata = replace(problem.metadata, best_known=best, bounds=(Bound(record.bound, "shor"),))
+    best, bound = BestKnown(record.margin, record.solver), Bound(record.bound, "tree" if record.tree else "shor")
+    metadata = replace(problem.metadata, best_known=best, bounds=(bound,))
     return problem.replace(metadata=metadata)
 
 
@@ -137,9 +147,16 @@ def read_list(path: Path) -> tuple[dict[str, Record], dict[str, Proof]]:
     for where, line, record in _read(path):
         n, m, pairs = record.n, record.m, record.n * (record.n - 1) // 2
         shapes = {"point": (n, m), "offsets": (n,), "multipliers": (record.p, pairs)}
-        arrays = {name: _array(line[name], name, shape, where) for name, shape in shapes.items()}
-        records[record.problem_id], proofs[record.problem_id] = record, Proof(**arrays)
+        stated = {name: shape for name, shape in shapes.items() if name == "point" or not record.tree}
+        arrays = {name: _array(line[name], name, shape, where) for name, shape in stated.items()}
+        proof = Proof(arrays["point"], arrays.get("offsets"), arrays.get("multipliers"))
+        records[record.problem_id], proofs[record.problem_id] = record, proof
     return records, proofs
+
+
+def tree_path(path: Path, record: Record) -> Path:
+    """Return the file with the tree that proves the bound of a record of the list at `path`."""
+    return path.parent / "trees" / record.tree
 
 
 def write_list(path: Path, records: Mapping[str, Record], proofs: Mapping[str, Proof]) -> None:
@@ -162,6 +179,8 @@ def _read(path: Path) -> Iterator[tuple[str, dict[str, str], Record]]:
                 values[field.name] = _number(field.type, line[field.name], f"{where}: {field.name}")
         record = Record(**values)
         require(record.problem_id not in seen, f"{where}: {record.problem} must be in the list once, got it twice")
+        is_name = not record.tree or _TREE_NAME.fullmatch(record.tree)
+        require(bool(is_name), f"{where}: tree must be the name of an .npz file, got {record.tree!r:.40}")
         seen.add(record.problem_id)
         yield where, line, record
 
@@ -179,12 +198,13 @@ def _lines(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     except csv.Error as error:
         raise QcqpbenchError(f"{path}: must be a list of best known margins, got a damaged file: {error}") from None
     first = ",".join(lines[0]) if lines else ""
-    header = ",".join(_COLUMNS)
-    require(first == header, f"{path}: a list of best known margins must begin with {header!r}, got {first[:80]!r}")
+    require(
+        first in _HEADERS, f"{path}: a list of best known margins must begin with {_HEADERS[0]!r}, got {first[:80]!r}"
+    )
     for number, line in enumerate(lines[1:], 2):
         where = f"{path}:{number}"
-        require(len(line) == len(_COLUMNS), f"{where}: the line must have {len(_COLUMNS)} columns, got {len(line)}")
-        yield where, dict(zip(_COLUMNS, line, strict=True))
+        require(len(line) == len(lines[0]), f"{where}: the line must have {len(lines[0])} columns, got {len(line)}")
+        yield where, {_NEW_COLUMN: ""} | dict(zip(lines[0], line, strict=True))
     require(
         text.endswith("\n"),
         f"{path}:{len(lines)}: the line must end with a newline, got {text[-20:]!r}: the file is cut off",
@@ -203,7 +223,9 @@ def _number(kind: Any, text: str, where: str) -> Any:
 def _proof_texts(proof: Proof) -> list[str]:
     """Return the point, offsets and multipliers of `proof`, each as base64 text, in the order of the columns."""
     arrays = ((getattr(proof, name), dtype) for name, dtype in _PROOF_TYPES.items())
-    return [base64.b64encode(array.astype(dtype).tobytes()).decode() for array, dtype in arrays]
+    return [
+        "" if array is None else base64.b64encode(array.astype(dtype).tobytes()).decode() for array, dtype in arrays
+    ]
 
 
 def _array(text: str, name: str, shape: tuple[int, ...], where: str) -> NDArray[Any]:

@@ -2,11 +2,14 @@
 
 import argparse
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from qcqpbench.catalog.best_known import Record, read_records, shipped_path
+from qcqpbench.catalog.certificate.global_certificate import GlobalCertificate
+from qcqpbench.errors import QcqpbenchError
 from qcqpbench.run.suite import problem_labels
 from qcqpbench.theory import covariance_kappa_bar
 
@@ -40,9 +43,13 @@ def add_commands(commands: Any) -> None:
     action.set_defaults(command=_list)
 
     action = actions.add_parser(
-        "check", help="generate every instance from its spec and recompute its margin and its bound"
+        "check",
+        help="generate every instance from its spec and recompute its margin and its bound",
+        description="Generate every instance of a list from its spec, and recompute its margin from the point and its "
+        "bound from the multipliers or the tree. A global certificate (.npz), which `qcqpbench certify --global` "
+        "writes, is checked in the same way. The exit code is 1 if a value differs.",
     )
-    _add_file(action)
+    _add_file(action, "a .csv file, or a global certificate (default: the list shipped with qcqpbench)")
     action.set_defaults(command=_check)
 
     action = actions.add_parser("update", help="recompute points and bounds of other files, and add the better ones")
@@ -50,7 +57,7 @@ def add_commands(commands: Any) -> None:
         "sources",
         metavar="FILE",
         nargs="+",
-        help="results files, and .npz files that hold points W, each under the spec of its problem",
+        help="results files, global certificates, and .npz files of points W, each under the spec of its problem",
     )
     action.add_argument(
         "-o", "--output", metavar="LIST", help="the list to update (default: the one shipped with qcqpbench)"
@@ -58,8 +65,10 @@ def add_commands(commands: Any) -> None:
     action.set_defaults(command=_update)
 
 
-def _add_file(action: argparse.ArgumentParser) -> None:
-    action.add_argument("file", metavar="LIST", nargs="?", help="a .csv file (default: the one shipped with qcqpbench)")
+def _add_file(
+    action: argparse.ArgumentParser, help: str = "a .csv file (default: the one shipped with qcqpbench)"
+) -> None:
+    action.add_argument("file", metavar="LIST", nargs="?", help=help)
 
 
 def _path(name: str | None) -> Path:
@@ -94,9 +103,11 @@ def _predictions(record: Record) -> dict[str, float]:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from qcqpbench.results.improve_best_known import check  # noqa: PLC0415 (slow to import)
+    from qcqpbench.results.improve_best_known import check, check_certificate  # noqa: PLC0415 (slow to import)
 
     path = _path(options.file)
+    if path.suffix == ".npz":
+        return _check_certificate(path, check_certificate)
     total, instances, wrong = len(read_records(path)), 0, 0
     for record, fault in track(check(path), total, lambda checked: checked[0].problem):
         instances, wrong = instances + 1, wrong + bool(fault)
@@ -105,6 +116,18 @@ def _check(options: argparse.Namespace) -> int:
     verdict = f"{wrong} differ" if wrong else "all margins and bounds agree"
     print(f"{path.name}: {instances} instances recomputed: {verdict}")
     return FAILED if wrong else DONE
+
+
+def _check_certificate(path: Path, check: Callable[[Path], GlobalCertificate]) -> int:
+    try:
+        proof = check(path)
+    except QcqpbenchError as error:
+        print(error)
+        return FAILED
+    leaves = len(proof.tree.bounds)
+    print(f"{path.name}: {proof.problem}: margin {proof.margin:.9g}, bound {proof.bound:.9g}, gap {proof.gap:.2e}")
+    print(f"{path.name}: margin and bound agree; {leaves} leaves cover all points")
+    return DONE
 
 
 def _update(options: argparse.Namespace) -> int:

@@ -14,7 +14,7 @@ from qcqpbench.catalog.status import Scope
 from qcqpbench.errors import QcqpbenchError, require
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.qcqp import QCQP
-from qcqpbench.run.attempt import Attempt, certify_attempt, spec_of_objects
+from qcqpbench.run.attempt import Attempt, certify_attempt, certify_attempt_globally, spec_of_objects
 from qcqpbench.run.conformance import checks_of_solver, tolerance_notice
 from qcqpbench.run.isolation.description import problem_apart, solver_facts
 from qcqpbench.run.isolation.worker import Worker
@@ -41,17 +41,37 @@ def add_commands(commands: Any) -> None:
     command.add_argument("--json", action="store_true", help="print JSON")
     command.set_defaults(command=_solve)
 
-    command = commands.add_parser("certify", help="solve a task and prove an upper bound on its margin")
+    command = commands.add_parser(
+        "certify",
+        help="solve a task and prove an upper bound on its margin",
+        description="Solve a task and prove an upper bound on its margin: by the semidefinite relaxation, or with "
+        "--global by branch and bound, which proves the optimum of small tasks.",
+    )
     command.add_argument(
         "problem", metavar="PROBLEM", help="a spec such as covariance_perceptron[m=100,load=0.1], or a file"
     )
-    command.add_argument("-s", "--solver", default="gip", help="the solver that finds the point (default: gip)")
+    command.add_argument("-s", "--solver", help="the solver that finds the point (default: gip)")
     command.add_argument(
         "--timeout",
         type=float,
         default=math.inf,
         metavar="S",
-        help="time limit in seconds of the solver, and again of the search for the bound (default: none)",
+        help="time limit in seconds of the solver, and again of the search for the bound (default: none); with "
+        "--global, of both together",
+    )
+    command.add_argument(
+        "--global",
+        dest="globally",
+        action="store_true",
+        help="search for the optimum by branch and bound, and prove it; -s must then be a solver that returns a tree "
+        "(default: branch_and_bound[certificate=true])",
+    )
+    command.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="with --global: write the certificate to an .npz file, which `qcqpbench best-known check` checks and "
+        "`best-known update` adds to the list",
     )
     command.add_argument("--json", action="store_true", help="print JSON")
     command.set_defaults(command=_certify)
@@ -122,11 +142,22 @@ def _certify(options: argparse.Namespace) -> int:
     task = problem_apart(options.problem)
     if not isinstance(task, MaxMargin):
         raise QcqpbenchError(f"PROBLEM must be a max-margin task, got the general QCQP {options.problem}")
+    require(options.globally or not options.output, "-o must be used with --global, got it without")
+    name = options.solver or ("branch_and_bound[certificate=true]" if options.globally else "gip")
     with Worker() as worker:
-        attempt = worker.attempt(task, options.solver, options=RunOptions(time_limit=options.timeout)).attempt
-    certificate = certify_attempt(task, attempt, options.timeout)
-    names = ("bound", "margin", "gap", "proved_optimal", "iterations", "seconds")
-    record = {name: getattr(certificate, name) for name in names}
+        attempt = worker.attempt(task, name, options=RunOptions(time_limit=options.timeout)).attempt
+    record: dict[str, Any]
+    if options.globally:
+        proof = certify_attempt_globally(task, attempt, options.problem)
+        if options.output:
+            proof.write(options.output)
+        record = {name: getattr(proof, name) for name in ("bound", "margin", "gap")}
+        record |= {"termination": str(attempt.termination), "leaves": len(proof.tree.bounds)}
+        record |= {"iterations": attempt.iterations, "seconds": attempt.solve_seconds}
+    else:
+        certificate = certify_attempt(task, attempt, options.timeout)
+        names = ("bound", "margin", "gap", "proved_optimal", "iterations", "seconds")
+        record = {name: getattr(certificate, name) for name in names}
     if options.json:
         print(json.dumps(record, indent=2))
     else:

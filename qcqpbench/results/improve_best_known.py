@@ -1,5 +1,6 @@
-"""Check and improve a list of best known margins. All values are recomputed from points and multipliers."""
+"""Check and improve a list of best known margins. All values are recomputed from points, multipliers and trees."""
 
+import hashlib
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,8 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qcqpbench.catalog.best_known import Proof, Record, read_list, write_list
+from qcqpbench.catalog.best_known import Proof, Record, read_list, tree_path, write_list
+from qcqpbench.catalog.certificate.global_certificate import GlobalCertificate, is_certificate, read_certificate
 from qcqpbench.catalog.certificate.shor import proved_bound
+from qcqpbench.catalog.certificate.tree import TreeCertificate
 from qcqpbench.catalog.family import TaskFamily
 from qcqpbench.catalog.machine import Machine
 from qcqpbench.catalog.registry import family
@@ -43,10 +46,26 @@ def check(path: Path) -> Iterator[tuple[Record, str]]:
     """
     records, proofs = read_list(path)
     for id, record in records.items():
-        yield record, _fault(record, proofs[id])
+        yield record, _fault(path, record, proofs[id])
 
 
-def _fault(record: Record, proof: Proof) -> str:
+def check_certificate(path: Path) -> GlobalCertificate:
+    """Read a global certificate, generate its task, and recompute its margin and its bound.
+
+    Raises
+    ------
+    QcqpbenchError
+        If the file cannot be read, or does not prove what it states.
+    """
+    certificate = read_certificate(path)
+    try:
+        certificate.check(_task(certificate.problem))
+    except QcqpbenchError as error:
+        raise QcqpbenchError(f"{path}: {error}") from error
+    return certificate
+
+
+def _fault(path: Path, record: Record, proof: Proof) -> str:
     try:
         task = _task(record.problem)
     except QcqpbenchError as error:
@@ -60,10 +79,14 @@ def _fault(record: Record, proof: Proof) -> str:
         return "point must be a finite matrix without rows of zeros, got one that has no margin"
     if record.margin > record.bound:
         return f"margin must be at most the bound {record.bound!r}, got {record.margin!r}"
+    try:
+        bound = _proved_bound(path, task, record, proof)
+    except QcqpbenchError as error:
+        return f"tree must prove the bound: {error}"
     for name, value, source in (
         ("margin", margin, "point"),
         ("kappa_bar", margin / task.scale, "point"),
-        ("bound", proved_bound(task, proof.multipliers, proof.offsets), "multipliers"),
+        ("bound", bound, "tree" if record.tree else "multipliers"),
     ):
         stored = getattr(record, name)
         if not abs(stored - value) <= _ROUNDING_TOLERANCE * max(abs(stored), task.scale):
@@ -71,9 +94,18 @@ def _fault(record: Record, proof: Proof) -> str:
     return ""
 
 
+def _proved_bound(path: Path, task: MaxMargin, record: Record, proof: Proof) -> float:
+    """Return the upper bound that the proof of a record proves; raise QcqpbenchError if its tree is no proof."""
+    if proof.multipliers is not None:
+        return proved_bound(task, proof.multipliers, proof.offsets)
+    certificate = read_certificate(tree_path(path, record))
+    require(certificate.problem_id == task.id, f"problem_id must be {task.id}, got {certificate.problem_id}")
+    return certificate.tree.verified_bound(task)
+
+
 @dataclass(frozen=True, eq=False)
 class Offer:
-    """A point and multipliers that may improve the record of an instance.
+    """A point, multipliers and a tree that may improve the record of an instance.
 
     `margin` and `bound` are claims: an offer whose claims do not improve on the record is not evaluated.
     """
@@ -88,6 +120,7 @@ class Offer:
     point: Array | None = None
     offsets: Array | None = None
     multipliers: Array | None = None
+    tree: TreeCertificate | None = None
 
 
 @dataclass(frozen=True)
@@ -99,15 +132,15 @@ class Change:
 
 
 def update(path: Path, sources: Sequence[Path]) -> tuple[dict[str, Record], list[Change]]:
-    """Improve a list of best known margins with points and multipliers from other files; write it if it changed.
+    """Improve a list of best known margins with points and proofs from other files; write it if it changed.
 
     Parameters
     ----------
     path
         The list; created if it is missing.
     sources
-        Results files, and .npz files that hold points W, each under the spec of its problem. An .npz file may also hold
-        the texts `solver` and `command`, which say how its points were computed.
+        Results files, global certificates, and .npz files that hold points W, each under the spec of its problem. An
+        .npz file of points may also hold the texts `solver` and `command`, which say how its points were computed.
 
     Returns
     -------
@@ -123,9 +156,9 @@ def update(path: Path, sources: Sequence[Path]) -> tuple[dict[str, Record], list
     before = dict(records)
     places = {spec: place for place, spec in enumerate(load_suite("best_known").problems)}
     ids = {record.problem: id for id, record in records.items()}
+    certificates: dict[str, GlobalCertificate] = {}
     for source in sources:
-        offers = _points(source, places) if source.suffix == ".npz" else _results(source, records, places)
-        ordered = sorted(offers, key=lambda offer: places[offer.problem])
+        ordered = sorted(_offers(source, records, places), key=lambda offer: places[offer.problem])
         for problem, group in groupby(ordered, key=lambda offer: offer.problem):
             old = records.get(ids.get(problem, ""))
             promising = [
@@ -137,15 +170,32 @@ def update(path: Path, sources: Sequence[Path]) -> tuple[dict[str, Record], list
             record, proof = _empty_record(task) if old is None else (old, proofs[old.problem_id])
             same = record.problem_id == task.id
             require(same, f"{path}: the problem_id of {problem} must be {task.id}, got {record.problem_id}")
-            record, proof = _improved(task, record, proof, promising)
+            record, proof, certificate = _improved(task, record, proof, promising)
+            if certificate is not None:
+                certificates[record.tree] = certificate
             if record.margin > -np.inf:
                 ids[problem] = task.id
                 records[task.id], proofs[task.id] = record, proof
     records = dict(sorted(records.items(), key=lambda item: places.get(item[1].problem, len(places))))
     changes = [Change(before.get(id), record) for id, record in records.items() if before.get(id) != record]
     if changes:
-        write_list(path, records, proofs)
+        _write(path, records, proofs, certificates)
     return records, changes
+
+
+def _write(
+    path: Path, records: dict[str, Record], proofs: dict[str, Proof], certificates: dict[str, GlobalCertificate]
+) -> None:
+    """Write new trees, then the list that names them.
+
+    Trees that no line names any more are kept, because another list in the same folder may name them.
+    """
+    for record in records.values():
+        if record.tree in certificates:
+            file = tree_path(path, record)
+            file.parent.mkdir(exist_ok=True)
+            certificates[record.tree].write(file)
+    write_list(path, records, proofs)
 
 
 def _empty_record(task: MaxMargin) -> tuple[Record, Proof]:
@@ -157,14 +207,31 @@ def _empty_record(task: MaxMargin) -> tuple[Record, Proof]:
     return record, Proof(np.zeros((task.n, task.m)), np.zeros(task.n), equal)
 
 
-def _improved(task: MaxMargin, record: Record, proof: Proof, offers: Sequence[Offer]) -> tuple[Record, Proof]:
-    """Return the record and the proof, updated with the best margin and the best bound of the `offers`."""
+def _improved(
+    task: MaxMargin, record: Record, proof: Proof, offers: Sequence[Offer]
+) -> tuple[Record, Proof, GlobalCertificate | None]:
+    """Return the record and the proof, updated with the best of the `offers`, and a new certificate, if it has one."""
+    certificate = None
     for offer in offers:
         record, proof = _with_point(task, record, proof, offer)
         record, proof = _with_multipliers(task, record, proof, offer)
+        if offer.tree is not None and (better := _better_tree(task, record, offer)) is not None:
+            digest = hashlib.sha256(better.tree.to_vector().tobytes()).hexdigest()
+            name = f"{task.id[:16]}-{digest[:8]}.npz"
+            record = replace(record, bound=better.bound, bound_solver=offer.solver, tree=name)
+            proof, certificate = replace(proof, offsets=None, multipliers=None), better
     bounded = record.margin <= record.bound
     require(bounded, f"{record.problem}: margin must be at most the bound {record.bound!r}, got {record.margin!r}")
-    return record, proof
+    return record, proof, certificate if record.tree else None
+
+
+def _better_tree(task: MaxMargin, record: Record, offer: Offer) -> GlobalCertificate | None:
+    """Return the certificate of an offer, None if the bound that it proves is not better than that of the record."""
+    if offer.bound >= record.bound or offer.tree is None or offer.point is None:
+        return None
+    origin = {"problem": record.problem, "solver": offer.solver, "version": offer.version, "command": offer.command}
+    certificate = GlobalCertificate.of(task, offer.point, offer.tree, **origin)
+    return certificate if _is_more(-certificate.bound, -record.bound, task) else None
 
 
 def _with_point(task: MaxMargin, record: Record, proof: Proof, offer: Offer) -> tuple[Record, Proof]:
@@ -189,7 +256,7 @@ def _with_multipliers(task: MaxMargin, record: Record, proof: Proof, offer: Offe
     if not _is_more(-bound, -record.bound, task):
         return record, proof
     offsets = np.zeros(task.n) if offer.offsets is None else offer.offsets
-    record = replace(record, bound=bound, bound_solver=offer.solver)
+    record = replace(record, bound=bound, bound_solver=offer.solver, tree="")
     return record, replace(proof, offsets=offsets, multipliers=multipliers)
 
 
@@ -204,6 +271,22 @@ def _task(problem: str) -> MaxMargin:
     return task
 
 
+def _offers(path: Path, records: dict[str, Record], canonical: dict[str, int]) -> Iterator[Offer]:
+    """Return the offers of a results file, a global certificate or a file of points."""
+    if path.suffix != ".npz":
+        return _results(path, records, canonical)
+    return _certificate(path, canonical) if is_certificate(path) else _points(path, canonical)
+
+
+def _certificate(path: Path, canonical: dict[str, int]) -> Iterator[Offer]:
+    """Yield the offer of a global certificate."""
+    proof = read_certificate(path)
+    allowed = "a certificate must be of an instance of the suite best_known"
+    require(proof.problem in canonical, f"{path}: {allowed}, got {proof.problem}")
+    origin = proof.solver, proof.version, "", proof.command
+    yield Offer(proof.problem, *origin, proof.margin, proof.bound, point=proof.point, tree=proof.tree)
+
+
 def _results(path: Path, records: dict[str, Record], canonical: dict[str, int]) -> Iterator[Offer]:
     """Yield an offer for each row of a results file that has a margin and whose problem is in `canonical`."""
     with Store(path) as store:
@@ -211,7 +294,7 @@ def _results(path: Path, records: dict[str, Record], canonical: dict[str, int]) 
             record = records.get(row.problem_id)
             problem = row.problem if record is None else record.problem
             if problem in canonical and row.margin is not None:
-                multipliers, offsets = store.multipliers(row.id), store.offsets(row.id)
+                multipliers, offsets, tree = (read(row.id) for read in (store.multipliers, store.offsets, store.tree))
                 yield Offer(
                     problem,
                     row.solver,
@@ -219,10 +302,11 @@ def _results(path: Path, records: dict[str, Record], canonical: dict[str, int]) 
                     _commit(row.machine),
                     _command(row, problem),
                     row.margin,
-                    np.inf if multipliers is None else -np.inf if row.bound is None else row.bound,
+                    np.inf if multipliers is tree is None else -np.inf if row.bound is None else row.bound,
                     store.point(row.id),
                     _offsets_in_details(row.details or {}) if offsets is None else offsets,
                     multipliers,
+                    None if tree is None else TreeCertificate.from_vector(tree),
                 )
 
 

@@ -2,6 +2,7 @@
 
 import math
 import resource
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from html import escape
@@ -10,13 +11,15 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from qcqpbench.catalog.certificate.global_certificate import GlobalCertificate
 from qcqpbench.catalog.certificate.shor import Certificate, certify_margin
+from qcqpbench.catalog.certificate.tree import TreeCertificate
 from qcqpbench.catalog.machine import Machine
 from qcqpbench.catalog.registry import check_problem, check_type
 from qcqpbench.catalog.registry import solver as named_solver
 from qcqpbench.catalog.solver import RunCallbacks, Solver, SolverFacts
 from qcqpbench.catalog.status import PointStatus, Scope, Termination
-from qcqpbench.errors import require
+from qcqpbench.errors import QcqpbenchError, require
 from qcqpbench.problem.maxmargin import MaxMargin, check_task
 from qcqpbench.problem.qcqp import QCQP
 
@@ -204,6 +207,52 @@ class Outcome:
     def spec(self) -> RunSpec:
         """The spec of the run."""
         return self.attempt.spec
+
+
+def certify_globally(
+    task: MaxMargin, solver: str | Solver = "branch_and_bound[certificate=true]", time_limit: float = math.inf
+) -> GlobalCertificate:
+    """Search for the optimum of a task by branch and bound, and prove an upper bound on its margin.
+
+    Parameters
+    ----------
+    task
+        A max-margin task; docs/solvers.md says which sizes take how long.
+    solver
+        A solver that returns a tree certificate, or its spec, such as ``branch_and_bound[gap=1e-6,certificate=true]``.
+    time_limit
+        Time limit in seconds.
+
+    Returns
+    -------
+    GlobalCertificate
+        The point, its margin, and the tree that proves the bound. If the time limit ends the search, the bound is valid
+        but not close to the margin.
+
+    Raises
+    ------
+    QcqpbenchError
+        If `task` is not a max-margin task, or the solver returns no point or no valid tree.
+    """
+    check_task(task)
+    return certify_attempt_globally(task, solve(task, solver, time_limit=time_limit), task.metadata.spec or "")
+
+
+def certify_attempt_globally(task: MaxMargin, attempt: "Attempt", problem: str) -> GlobalCertificate:
+    """Return the checked certificate of the point and the tree of an attempt; `problem` is a spec or a file.
+
+    Raise QcqpbenchError if the attempt has no point or no valid tree.
+    """
+    if attempt.point is None or attempt.tree is None:
+        missing = "point" if attempt.point is None else "tree certificate"
+        reason = attempt.message or attempt.termination.message
+        raise QcqpbenchError(f"{attempt.solver} must return a {missing}, got none: {reason}")
+    tree = TreeCertificate.from_vector(attempt.tree)
+    tree.verified_bound(task)
+    problem = task.metadata.spec or problem
+    command = shlex.join(["qcqpbench", "certify", "--global", problem, "-s", attempt.solver])
+    origin = {"problem": problem, "solver": attempt.solver, "version": attempt.spec.version, "command": command}
+    return GlobalCertificate.of(task, attempt.point, tree, **origin)
 
 
 def certify(task: MaxMargin, solver: str | Solver = "gip", time_limit: float = math.inf) -> Certificate:

@@ -1,4 +1,5 @@
 import contextlib
+import csv
 import json
 import re
 import shlex
@@ -16,7 +17,7 @@ import pytest
 import qcqpbench
 from qcqpbench.analysis.report.numbers.contents import contents
 from qcqpbench.analysis.report.numbers.sources import read as read_results
-from qcqpbench.catalog.best_known import Proof, Record, shipped_path, write_list
+from qcqpbench.catalog.best_known import Proof, Record, read_records, shipped_path, write_list
 from qcqpbench.catalog.family import TaskFamily
 from qcqpbench.catalog.registry import family, solver
 from qcqpbench.cli.main import main
@@ -66,6 +67,21 @@ def test_shipped_list_is_well_formed() -> None:
     assert shipped_path().stat().st_size < 2e6
 
 
+def test_every_shipped_tree_is_named_by_a_record() -> None:
+    files = list((shipped_path().parent / "trees").iterdir())
+    assert sorted(file.name for file in files) == sorted(record.tree for record in RECORDS.values() if record.tree)
+    assert sum(file.stat().st_size for file in files) < 30e6
+
+
+def test_lists_without_trees_of_earlier_versions_are_read(small: Path) -> None:
+    with small.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.reader(file))
+    place = rows[0].index("tree")
+    with small.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([*row[:place], *row[place + 1 :]] for row in rows)
+    assert read_records(small) == {record.problem_id: record for record in SMALL}
+
+
 def test_command_of_a_point_makes_the_point(tmp_path: Path) -> None:
     """Run the commands of points that no solver found."""
     by_hand = [record for record in RECORDS.values() if not record.version]
@@ -104,6 +120,7 @@ def test_margin_and_bound_follow_from_point_and_multipliers(record: Record) -> N
     Q = np.einsum("ik,rkl,jl->rij", W, task.patterns, W)
     margin = min(task.labels[r, k] * Q[r, i, j] for r in range(task.p) for k, (i, j) in enumerate(pairs))
     assert record.margin == pytest.approx(margin, abs=1e-13)
+    assert proof.multipliers is not None and proof.offsets is not None
     weights = proof.multipliers.astype(float) / proof.multipliers.astype(float).sum()
     assert weights.min() >= 0
     S = np.zeros((task.n * task.m, task.n * task.m))
@@ -177,7 +194,7 @@ def test_check_reports_a_changed_record(
     [
         (lambda text: text[:-20], r"csv:\d+: the line must end with a newline|must be base64|must have \d+ bytes"),
         (lambda text: text[:-21] + "\n", r"must be base64|must have \d+ bytes"),
-        (lambda text: text[: text.rindex(",")] + "\n", r"csv:\d+: the line must have 16 columns, got 15"),
+        (lambda text: text[: text.rindex(",")] + "\n", r"csv:\d+: the line must have 17 columns, got 16"),
         (lambda text: text[:-8] + "*" + text[-7:], "multipliers must be base64"),
         (lambda text: text.replace("margin", "size", 1), "a list of best known margins must begin with"),
         (lambda text: "", "a list of best known margins must begin with .*, got ''"),

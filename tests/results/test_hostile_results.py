@@ -172,7 +172,7 @@ BLOBS = {
 }
 
 
-@pytest.mark.parametrize("name", ["point", "formulation_point", "multipliers", "offsets", "trace"])
+@pytest.mark.parametrize("name", ["point", "formulation_point", "multipliers", "offsets", "tree", "trace"])
 @pytest.mark.parametrize("blob", BLOBS.values(), ids=BLOBS)
 def test_verify_counts_rows_with_unreadable_arrays(
     results: Path, capsys: pytest.CaptureFixture[str], name: str, blob: bytes | str
@@ -186,7 +186,7 @@ def test_verify_counts_rows_with_unreadable_arrays(
 
 
 def test_commands_that_need_arrays_refuse_unreadable_ones(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    names = ("point", "formulation_point", "multipliers", "offsets", "trace")
+    names = ("point", "formulation_point", "multipliers", "offsets", "tree", "trace")
     change(results, f"UPDATE payload SET {', '.join(f'{name} = ?1' for name in names)}", values=(BLOBS["cut"],))
     codes = []
     for words in reading_commands(results):

@@ -96,11 +96,11 @@ def test_values_of_renamed_columns_are_kept(name: str, has_x: bool, tmp_path: Pa
             blob, point = arrays.get(row.id), store.formulation_point(row.id)
             assert (point is None) == (blob is None) and (point is None or pack(point) == blob)
             assert store.offsets(row.id) is None
-    assert stored_values(path, "PRAGMA user_version") == [(8,)] == [(len(MIGRATIONS),)]
+    assert stored_values(path, "PRAGMA user_version") == [(9,)] == [(len(MIGRATIONS),)]
     run_columns = set(stored_columns(path))
     payload_columns = {name for _, name, *_ in stored_values(path, "PRAGMA table_info(payload)")}
     assert run_columns == set(COLUMNS) and run_columns.isdisjoint({"seed", "memory_limit"})
-    assert payload_columns == {"run", "output", "point", "formulation_point", "multipliers", "offsets", "trace"}
+    assert payload_columns == {"run", "output", "point", "formulation_point", "multipliers", "offsets", "trace", "tree"}
 
 
 @pytest.mark.parametrize("name", ["schema-1.db", "schema-5.db", "schema-6.db", "schema-7.db"])
@@ -220,20 +220,22 @@ def test_many_rows_are_migrated_quickly(tmp_path: Path) -> None:
 @pytest.mark.parametrize("schema", [5, 6, 7, len(MIGRATIONS)])
 def test_offsets_of_older_rows_are_those_in_their_details(schema: int, tmp_path: Path) -> None:
     """Improve an empty list by a row whose bound needs its offsets, which older versions stored in `details`."""
-    record = next(record for record in SMALL if np.ptp(PROOFS[record.problem_id].offsets) > 1e-3)
+    offsets_by_record = {record: PROOFS[record.problem_id].offsets for record in SMALL}
+    record, offsets = next((record, y) for record, y in offsets_by_record.items() if y is not None and np.ptp(y) > 1e-3)
     task, proof = task_of(record), PROOFS[record.problem_id]
+    assert proof.multipliers is not None
     spec = replace(SPEC, problem=record.problem, problem_id=task.id)
     values: dict[str, Any] = {"margin": record.margin, "point": proof.point, "multipliers": proof.multipliers}
     if schema < SCHEMA_WITH_OFFSETS:
-        values["details"] = {f"offset_{k}": float(offset) for k, offset in enumerate(proof.offsets)}
+        values["details"] = {f"offset_{k}": float(offset) for k, offset in enumerate(offsets)}
     else:
-        values["offsets"] = proof.offsets
+        values["offsets"] = offsets
     add_outcomes(tmp_path / "a.db", outcome(spec, **values))
     make_older(tmp_path / "a.db", schema)
     update(tmp_path / "list.csv", [tmp_path / "a.db"])
     records, proofs = read_list(tmp_path / "list.csv")
     assert records[task.id].bound == pytest.approx(record.bound, rel=1e-12)
-    np.testing.assert_array_equal(proofs[task.id].offsets, proof.offsets)
+    np.testing.assert_array_equal(proofs[task.id].offsets, offsets)
     # Without its offsets the row proves less.
     assert proved_bound(task, proof.multipliers) > record.bound * (1 + 1e-6)
 

@@ -67,6 +67,7 @@ def outcomes(draw: st.DrawFn) -> Outcome:
         formulation_point=draw(st.none() | arrays),
         multipliers=draw(st.none() | arrays),
         offsets=draw(st.none() | arrays),
+        tree=draw(st.none() | arrays),
         trace=tuple(draw(st.lists(st.tuples(st.floats(0, 1e6), arrays), max_size=4))),
         **rest,
     )
@@ -112,6 +113,7 @@ def test_a_row_holds_the_values_of_its_outcome(store: Store, given_outcome: Outc
     same_bits(store.formulation_point(id), attempt.formulation_point)
     same_bits(store.multipliers(id), attempt.multipliers)
     same_bits(store.offsets(id), attempt.offsets)
+    same_bits(store.tree(id), attempt.tree)
     trace = store.trace(id)
     assert [seconds for seconds, _ in trace] == [seconds for seconds, _ in attempt.trace]
     for (_, got), (_, wanted) in zip(trace, attempt.trace, strict=True):

@@ -27,6 +27,7 @@ _FORMAT = "qcqpbench global certificate"
 _SCHEMA = 1
 KIND = header_kind("a global certificate", _FORMAT)
 _MAX_BYTES = 1 << 32
+_HEAD_BYTES = 1 << 16
 _TEXTS = ("problem", "problem_id", "solver", "version", "command")
 _NUMBERS = ("margin", "bound")
 # Types of the arrays in files. Vectors and multipliers are rounded to float32 before their bounds are computed.
@@ -44,7 +45,7 @@ _TYPES = {
 _TOLERANCE = 1e-10
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GlobalCertificate:
     """Point of a task, and a proof that no point has a margin above a bound.
 
@@ -87,6 +88,10 @@ class GlobalCertificate:
         """Relative optimality gap, (bound − margin) / max(|bound|, |margin|)."""
         return relative_gap(self.margin, self.bound)
 
+    def __repr__(self) -> str:
+        values = f"margin={self.margin:.6g}, bound={self.bound:.6g}, gap={self.gap:.2g}, leaves={len(self.tree.bounds)}"
+        return f"<GlobalCertificate: {self.problem or self.problem_id[:12]}, {values}>"
+
     def check(self, task: MaxMargin) -> None:
         """Recompute the margin and the bound from the point and the tree.
 
@@ -115,6 +120,15 @@ class GlobalCertificate:
         text = np.frombuffer(json.dumps(header, ensure_ascii=False).encode(), dtype=np.uint8)
         with writing(path, KIND) as file:
             np.savez_compressed(file, allow_pickle=False, header=text, point=self.point.astype("<f8"), **arrays)
+
+
+def is_certificate(path: Path) -> bool:
+    """Return whether a file begins like a global certificate; False if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return KIND.recognize(file.read(_HEAD_BYTES))
+    except OSError:
+        return False
 
 
 def read_certificate(path: str | Path) -> GlobalCertificate:
