@@ -116,6 +116,11 @@ def best_known(rows: Sequence[Row]) -> dict[str, float]:
     return best
 
 
+def proved(best: Mapping[str, float], bounds: Mapping[str, float]) -> set[str]:
+    """Return the ids of the problems whose `best` score is within a relative SAME of its upper bound."""
+    return {id for id, bound in bounds.items() if id in best and gap(best[id], bound) <= SAME + _BOUND_TOLERANCE}
+
+
 def gap(value: float, best: float, floor: float = FLOOR) -> float:
     """Return (best − value) / max(|best|, floor), the gap from the score `value` to the score `best`."""
     return relative_gap(value, best, floor)

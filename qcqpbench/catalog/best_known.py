@@ -1,4 +1,4 @@
-"""Best known margins of the canonical instances (the problems of the suite `best_known`), with their proofs.
+"""Best known margins of the canonical instances (those of the suites `best_known` and `proved`), with their proofs.
 
 A list is a CSV file with one line per instance, so that an improvement changes one line. A line holds the fields of a
 `Record`, then the arrays of its `Proof` as base64 of little-endian numbers. A bound that branch and bound has proved is

@@ -27,8 +27,8 @@ def add_commands(commands: Any) -> None:
     command = commands.add_parser(
         "best-known",
         help="list, check or update the best known margins of canonical instances",
-        description="The best known margins of the instances of the suite best_known, with the points that attain them "
-        "and the multipliers that prove upper bounds. The default action is list.",
+        description="The best known margins of the instances of the suites best_known and proved, with the points that "
+        "attain them and the proofs of upper bounds. The default action is list.",
     )
     command.set_defaults(command=_list, file=None, json=False)
     actions = command.add_subparsers(metavar="ACTION")
@@ -90,14 +90,19 @@ def _list(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _values(record: Record) -> tuple[float, ...]:
+def _values(record: Record) -> tuple[float | None, ...]:
     predictions = _predictions(record)
     theory_values = predictions["kappa_bar_theory"], predictions["gap_to_theory"]
     return record.margin, record.kappa_bar, *theory_values, record.bound, record.gap
 
 
-def _predictions(record: Record) -> dict[str, float]:
-    """Return κ̄ with full RSB and with replica symmetry, and by how much the best known κ̄ is below full RSB."""
+def _predictions(record: Record) -> dict[str, float | None]:
+    """Return κ̄ with full RSB and with replica symmetry, and by how much the best known κ̄ is below full RSB.
+
+    All are None for a task of which theory predicts nothing.
+    """
+    if not record.problem.startswith("covariance_perceptron["):
+        return dict.fromkeys(("kappa_bar_theory", "kappa_bar_rs", "gap_to_theory"))
     full, symmetric = (float(covariance_kappa_bar(record.p, record.m, record.n, rsb=rsb)) for rsb in ("full", 0))
     return {"kappa_bar_theory": full, "kappa_bar_rs": symmetric, "gap_to_theory": full - record.kappa_bar}
 

@@ -30,6 +30,9 @@ from .store import Store
 
 Array = NDArray[np.float64]
 
+# The suites of the instances that a list may contain.
+_SUITES = ("best_known", "proved")
+_NAMES = " and ".join(_SUITES)
 # Tolerances are relative to the larger of the value and the task's scale.
 # BLAS and LAPACK round differently on different machines.
 _ROUNDING_TOLERANCE = 1e-12
@@ -154,7 +157,8 @@ def update(path: Path, sources: Sequence[Path]) -> tuple[dict[str, Record], list
     """
     records, proofs = read_list(path) if path.exists() else ({}, {})
     before = dict(records)
-    places = {spec: place for place, spec in enumerate(load_suite("best_known").problems)}
+    problems = [spec for suite in _SUITES for spec in load_suite(suite).problems]
+    places = {spec: place for place, spec in enumerate(dict.fromkeys(problems))}
     ids = {record.problem: id for id, record in records.items()}
     certificates: dict[str, GlobalCertificate] = {}
     for source in sources:
@@ -281,7 +285,7 @@ def _offers(path: Path, records: dict[str, Record], canonical: dict[str, int]) -
 def _certificate(path: Path, canonical: dict[str, int]) -> Iterator[Offer]:
     """Yield the offer of a global certificate."""
     proof = read_certificate(path)
-    allowed = "a certificate must be of an instance of the suite best_known"
+    allowed = f"a certificate must be of an instance of the suites {_NAMES}"
     require(proof.problem in canonical, f"{path}: {allowed}, got {proof.problem}")
     origin = proof.solver, proof.version, "", proof.command
     yield Offer(proof.problem, *origin, proof.margin, proof.bound, point=proof.point, tree=proof.tree)
@@ -343,7 +347,7 @@ def _points(path: Path, canonical: dict[str, int]) -> Iterator[Offer]:
             # The code of a plug-in must not run here.
             instance = None if is_plugin_problem(name) else family(name)
             spec = name if instance is None else instance.spec
-            require(spec in canonical, f"points must be of instances of the suite best_known, got {spec}")
+            require(spec in canonical, f"points must be of instances of the suites {_NAMES}, got {spec}")
             assert isinstance(instance, TaskFamily)
             yield Offer(spec, **source, point=_usable(point, (instance.n, instance.m), f"the point of {spec}"))
     except QcqpbenchError as error:

@@ -3,7 +3,7 @@
 import re
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from qcqpbench.analysis import metrics
@@ -12,7 +12,7 @@ from qcqpbench.analysis.rows import ReportRow
 from qcqpbench.catalog.status import PointStatus, Termination
 
 from .capacity import CapacityPanel, capacity
-from .facts import Facts, limits, limits_of_solvers, median, scores_of
+from .facts import Facts, Location, limits, limits_of_solvers, median, scores_of
 from .general import GeneralContents, general_problems
 from .sources import MicroBenchmark, ReportInput, ReportMachine
 from .timing import AnytimePanel, SizePanel, Target, timing
@@ -39,14 +39,6 @@ class ReportSolver:
     limits: str
     ran: bool
     competes: bool
-
-
-@dataclass(frozen=True)
-class Location:
-    """Number of problems, and the range of their loads; None if a problem has no load."""
-
-    problems: int
-    loads: tuple[float, float] | None
 
 
 @dataclass(frozen=True)
@@ -77,6 +69,9 @@ class SolverSummary:
         Median and largest gap of the best start to the best known margin; the median is None if it is infinite.
     gap_bound, bounded
         Median gap to the upper bound, and number of problems with a point and a bound.
+    optimal, proved
+        Number of problems with the best known margin, of those whose best known margin is proved optimal, and number of
+        the latter.
     false_claims
         Number of false claims.
     """
@@ -94,6 +89,8 @@ class SolverSummary:
     gap_max: float | None
     gap_bound: float | None
     bounded: int
+    optimal: int
+    proved: int
     false_claims: int
 
 
@@ -234,7 +231,7 @@ def contents(report_input: ReportInput) -> ReportContents:
         limits_of_solvers=limits_of_solvers(tasks),
         summary=tuple(_summary_line(tasks, name) for name in tasks.solvers),
         bounds=_bounds(tasks),
-        unsolved=_location(tasks, [id for id in tasks.limits if id not in tasks.solved]),
+        unsolved=tasks.location([id for id in tasks.limits if id not in tasks.solved]),
         capacity=capacity(tasks),
         sizes=times.sizes,
         anytime=times.anytime,
@@ -303,6 +300,10 @@ def _summary_line(facts: Facts, name: str) -> SolverSummary:
         gap_max=max(gaps, default=None),
         gap_bound=median(optimality_gaps, len(runs.keys() & bounds.keys())),
         bounded=len(optimality_gaps),
+        optimal=sum(
+            metrics.gap(score, facts.best[id]) <= metrics.SAME for id, score in best.items() if id in facts.proved
+        ),
+        proved=len(runs.keys() & facts.proved),
         false_claims=sum(map(facts.is_false, rows)),
     )
 
@@ -315,14 +316,8 @@ def _failed(facts: Facts, runs: Mapping[str, Sequence[ReportRow]]) -> Failures:
         runs=len(failed),
         of=len(attempts),
         ways=dict(Counter(row.termination for row in failed).most_common()),
-        where=_location(facts, {row.problem_id for row in failed}),
+        where=facts.location({row.problem_id for row in failed}),
     )
-
-
-def _location(facts: Facts, problems: Collection[str]) -> Location:
-    """Return the number of problems and the range of their loads."""
-    loads = [load for id in problems if (load := facts.places[id].load) is not None]
-    return Location(len(problems), (min(loads), max(loads)) if len(loads) == len(problems) > 0 else None)
 
 
 def _bounds(facts: Facts) -> tuple[SolverBounds, ...]:

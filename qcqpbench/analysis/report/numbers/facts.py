@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from qcqpbench.analysis import metrics
@@ -18,6 +18,13 @@ class Spread(NamedTuple):
     high: float
 
 
+class Location(NamedTuple):
+    """Number of problems, and the range of their loads; None if a problem has no load."""
+
+    problems: int
+    loads: tuple[float, float] | None
+
+
 class Facts:
     """Result rows of a report and quantities derived from them.
 
@@ -31,6 +38,8 @@ class Facts:
         Best known score by problem id.
     bounds
         Upper bounds on scores.
+    proved
+        Ids of the problems whose best known score is proved optimal, see `metrics.proved`.
     limits
         Time limit in seconds by problem id, see `metrics.limits_of`.
     solvers
@@ -48,6 +57,7 @@ class Facts:
         self.runs = metrics.group(rows)
         self.best = metrics.best_known(rows)
         self.bounds = metrics.bounds(rows, self.best)
+        self.proved = metrics.proved(self.best, self.bounds.least)
         self.limits = metrics.limits_of(row for row in rows if metrics.was_run(row))
         self.solvers = sorted({row.label for row in rows if metrics.competes(row)})
         self.problems = list(dict.fromkeys(row.problem_id for row in rows))
@@ -57,6 +67,11 @@ class Facts:
     def of(self, solver: str, problems: Iterable[str]) -> dict[str, list[ReportRow]]:
         """Return the runs of `solver` by problem id, for those of `problems` that have any."""
         return {id: self.runs[solver, id] for id in problems if (solver, id) in self.runs}
+
+    def location(self, problems: Collection[str]) -> Location:
+        """Return the number of problems and the range of their loads."""
+        loads = [load for id in problems if (load := self.places[id].load) is not None]
+        return Location(len(problems), (min(loads), max(loads)) if len(loads) == len(problems) > 0 else None)
 
     def is_false(self, row: ReportRow) -> bool:
         """Return whether the solver's claim in a row is false, see `metrics.is_false_claim`."""

@@ -119,16 +119,18 @@ def _summary(contents: ReportContents) -> ReportTable:
         "summary",
         "Solvers at a glance",
         ("solver", "problems", "not run", "starts", "runs", "solved", "best known", "no point", "median gap",
-         "largest gap", "optimality gap", "with bound", "false claims", "limits"),
+         "largest gap", "optimality gap", "with bound", "optimal", "proved optima", "false claims", "limits"),
         [
             (e.solver, e.problems, e.missing, e.starts, e.runs, e.solved, e.best, e.no_point,
-             e.gap_median, e.gap_max, e.gap_bound, e.bounded, e.false_claims, limits[e.solver])
+             e.gap_median, e.gap_max, e.gap_bound, e.bounded, e.optimal, e.proved, e.false_claims, limits[e.solver])
             for e in contents.summary
         ],
         "solved: runs with a positive margin. best known: problems whose best start is within a relative 0.0001 of the "
         "best known margin, the largest of all rows and of the published one. All gaps are relative and of the best "
         "start. median gap, largest gap: to the best known margin. optimality gap: median gap to the smallest proved "
-        "upper bound, over the problems with a bound. A problem without a point has an infinite gap; an empty cell is "
+        "upper bound, over the problems with a bound. optimal: problems solved to optimality, of those with proved "
+        "optima, whose best known margin is within 0.00011 of a proved bound. A problem without a point has an "
+        "infinite gap; an empty cell is "
         f"an infinite median. Denominators are at least 0.01. {_FALSE_CLAIMS} Solvers that only prove bounds are in "
         "the table of upper bounds.",
     )  # fmt: skip

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from qcqpbench.analysis import metrics
 
 from .capacity import CapacityPanel
-from .contents import Location, ReportContents, SolverBounds, SolverSummary
+from .contents import ReportContents, SolverBounds, SolverSummary
+from .facts import Location
 from .general import GeneralContents, GeneralProblem, GeneralSolver
 from .sources import MicroBenchmark
 from .tables import percent
@@ -22,7 +23,7 @@ def verdict(contents: ReportContents) -> list[str]:
     """Return sentences that summarize the `contents` of a report: margins, bounds, times, failures, general QCQPs."""
     margins, general = contents.summary, contents.general.summary
     sentences = [_largest_margins(contents), *_theory(contents.capacity)] if margins else []
-    sentences += _bounds(contents.bounds, "Upper bounds")
+    sentences += [*_proved(margins), *_bounds(contents.bounds, "Upper bounds")]
     if margins:
         sentences += [_fastest(contents), _failures(contents)]
     if general:
@@ -91,6 +92,12 @@ def _theory(panels: Sequence[CapacityPanel]) -> list[str]:
             )
             return [f"Largest margins against theory with full RSB, m = {panel.m}: {values}."]
     return []
+
+
+def _proved(lines: Sequence[SolverSummary]) -> list[str]:
+    order = sorted((line for line in lines if line.proved), key=lambda line: (-line.optimal / line.proved, line.solver))
+    parts = [f"{line.solver} {line.optimal} of {line.proved}" for line in order]
+    return [f"Problems with a proved optimum that a solver solves to optimality: {_enumerate(parts)}."] if parts else []
 
 
 def _bounds(lines: Sequence[SolverBounds], title: str) -> list[str]:
