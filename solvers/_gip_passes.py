@@ -132,7 +132,7 @@ def _lengths(rows: Any) -> Any:
     return np.sqrt(np.sum(rows**2, axis=1, keepdims=True))
 
 
-def distinct(passes: Passes, W: Array) -> list[int]:
+def distinct(passes: Passes, W: Array, max_overlap: float = _MAX_OVERLAP) -> list[int]:
     """Return the indices of the points of `W` that are not close to an earlier point, up to symmetries of the task.
 
     Paths from close points mostly reach the same optimum.
@@ -142,6 +142,6 @@ def distinct(passes: Passes, W: Array) -> list[int]:
         overlaps = np.maximum(overlaps, np.abs(np.einsum("aim,bim->ab", W, W[:, ::-1])))
     kept: list[int] = []
     for k, overlap in enumerate(overlaps / passes.task.n):
-        if not (overlap[kept] > _MAX_OVERLAP).any():
+        if not (overlap[kept] > max_overlap).any():
             kept.append(k)
     return kept

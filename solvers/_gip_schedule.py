@@ -42,16 +42,20 @@ class Schedule(NamedTuple):
     shrink: float
     gates: tuple[Gate, ...]
 
+    def extended(self, count: int) -> "Schedule":
+        """Return the schedule with `count` further paths, which begin at crossings."""
+        smoothing = np.full(count, min(1.0, CROSSING_WIDTH / self.width))
+        return self._replace(smoothing=np.concatenate([self.smoothing, smoothing]))
+
     def only(self, paths: list[int]) -> "Schedule":
         """Return the schedule of some of the paths."""
         return self._replace(smoothing=self.smoothing[paths])
 
 
+# Width at which paths from crossings begin.
+CROSSING_WIDTH = 0.1
 _SELECTION = (Gate(0.1, 1 / 4, 8), Gate(0.05, 1 / 8, 6), Gate(0.02, 1 / 16, 1))
 _WIDTH, _SHRINK = 0.5, 0.4
-# With few weights (n m), smoothed paths do not reach some of the optima, so every second path is smoothed less. With
-# very few weights, every path is followed to the end.
-_FEW_WEIGHTS, _VERY_FEW_WEIGHTS, _WEAK_SMOOTHING = 60, 20, 0.05
 # With many inputs, paths end in larger margins if they are smoothed more at first and lose their smoothing slowly. Many
 # of them meet on the way, so they are merged at early gates.
 _MANY_INPUTS, _INPUTS_PER_SMOOTHING, _MAX_SMOOTHING, _SLOW_SHRINK = 200, 50, 8.0, 0.55
@@ -73,13 +77,11 @@ def schedule(n: int, m: int, paths: int, width: float | None = None, shrink: flo
     many = m >= _MANY_INPUTS
     factor = min(_MAX_SMOOTHING, m / _INPUTS_PER_SMOOTHING) if many and width is None else 1.0
     smoothing = np.full(paths, factor)
-    if n * m <= _FEW_WEIGHTS:
-        smoothing[1::2] *= _WEAK_SMOOTHING
     first_width = _WIDTH if width is None else width
     merging = [gate for gate in _MERGING if many and gate.width < factor * first_width]
     return Schedule(
         smoothing,
         first_width,
         (_SLOW_SHRINK if many else _SHRINK) if shrink is None else shrink,
-        () if n * m <= _VERY_FEW_WEIGHTS else (*merging, *_SELECTION),
+        (*merging, *_SELECTION),
     )

@@ -1,9 +1,8 @@
 """Graduated interior-point method for max-margin tasks on a product of unit spheres, with many starts (docs/gip.md)."""
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +13,10 @@ from qcqpbench.catalog.status import Termination
 from qcqpbench.errors import require
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 
+from ._gip_crossings import seed_of
 from ._gip_passes import Passes, distinct, warm_up
 from ._gip_schedule import schedule
+from ._gip_search import FEW_WEIGHTS, Search, random_start_count
 from ._gip_state import Batch
 
 Array = NDArray[np.float64]
@@ -70,12 +71,14 @@ class Gip(TaskSolver):
         passes = Passes(problem, self.precision == "mixed")
 
         def run(start: Array, budget: Budget) -> Solution:
-            return self.climb(passes, batch_of_starts(start, self.starts or automatic_starts(problem)), budget)
+            return self.climb(passes, batch_of_starts(start, self.starts or automatic_starts(problem)), budget).solution
 
         return run
 
-    def climb(self, passes: Passes, W: Array, budget: Budget, best: float = -np.inf) -> Solution:
-        """Return the best point reached from the starts `W`, shape (b, n, m).
+    def climb(
+        self, passes: Passes, W: Array, budget: Budget, best: float = -np.inf, crossed: Array | None = None
+    ) -> "Climb":
+        """Return the optima reached from the random starts `W` and the crossings `crossed`, shape (b, n, m) each.
 
         Report each new best point with a margin above `best` to `budget`.
         """
@@ -83,34 +86,73 @@ class Gip(TaskSolver):
         if passes.unit == 0:
             # All patterns are zero, so the margin of every point is zero.
             weights = np.full(task.labels.shape, 1 / task.labels.size)
-            return Solution(W[0], Termination.LOCALLY_OPTIMAL, 0.0, iterations=0, multipliers=weights)
-        warm, pace = W, _Pace(budget)
+            return Climb(Solution(W[0], Termination.LOCALLY_OPTIMAL, 0.0, iterations=0, multipliers=weights), W[:1])
+        follow = self._search if task.n * task.m <= FEW_WEIGHTS else self._follow_batch
+        return follow(passes, W, W[:0] if crossed is None else crossed, _Pace(budget), best)
+
+    def _search(self, passes: Passes, W: Array, crossed: Array, pace: "_Pace", best: float) -> "Climb":
+        """Follow the paths of a task with few weights."""
+        search = Search(passes, W, crossed, self.mu0, self.shrink, self.tol)
+        for _ in pace.while_time(search.run(self.max_iter)):
+            best = _report_better(search.running.W, search.running.margins, best, pace.budget)
+        end = search.best()
+        solution = Solution(
+            x=end.W[0],
+            termination=self._termination(end.residual[0], search.is_finished and end.age[0] < self.max_iter, pace),
+            objective=float(passes.task.margin(end.W[0])),
+            iterations=search.iterations,
+            multipliers=(end.weights[0] / end.weights[0].sum()).reshape(passes.task.labels.shape),
+            details={
+                "kkt_residual": float(end.residual[0]),
+                "paths": search.started,
+                "distinct_paths": len(search.optima.W),
+            },
+        )
+        return Climb(solution, search.optima.W)
+
+    def _follow_batch(self, passes: Passes, W: Array, crossed: Array, pace: "_Pace", best: float) -> "Climb":
+        """Follow the paths of a task with many weights, those from `crossed` without the warm-up."""
+        task, warm = passes.task, W
         plan = schedule(task.n, task.m, len(W), self.mu0, self.shrink)
         for warm, margins in pace.while_time(warm_up(passes, W, plan.smoothing)):
-            best = _report_better(warm, margins, best, budget)
-        paths = distinct(passes, warm) if plan.gates else list(range(len(W)))
+            best = _report_better(warm, margins, best, pace.budget)
+        warm, plan = np.concatenate([warm, crossed]), plan.extended(len(crossed))
+        paths = distinct(passes, warm)
         batch = Batch(passes, warm[paths], plan.only(paths), self.tol)
         pace.longest *= _NEWTON_TIME_RATIO
         for _ in pace.while_time(batch.run(self.max_iter)):
-            best = _report_better(batch.W, batch.margins, best, budget)
-        k = int(task.margin(batch.W).argmax())
-        converged = batch.residual[k] <= max(self.tol, 1e-8)
-        termination = Termination.LOCALLY_OPTIMAL if converged else Termination.STALLED
-        if batch.live.any():
-            at_limit = batch.iterations >= self.max_iter
-            termination = Termination.ITERATION_LIMIT if at_limit else Termination.TIME_LIMIT
-        return Solution(
+            best = _report_better(batch.W, batch.margins, best, pace.budget)
+        margins = task.margin(batch.W)
+        k = int(margins.argmax())
+        solution = Solution(
             x=batch.W[k],
-            termination=termination,
+            termination=self._termination(batch.residual[k], not batch.live.any(), pace),
             objective=float(task.margin(batch.W[k])),
             iterations=batch.iterations,
             multipliers=batch.multipliers(k),
-            details={"kkt_residual": float(batch.residual[k]), "paths": len(W), "distinct_paths": len(batch.W)},
+            details={"kkt_residual": float(batch.residual[k]), "paths": len(warm), "distinct_paths": len(batch.W)},
         )
+        best_first = batch.W[np.argsort(-margins, kind="stable")]
+        return Climb(solution, best_first[distinct(passes, best_first)])
+
+    def _termination(self, residual: float, is_finished: bool, pace: "_Pace") -> Termination:
+        """Return the reason why a run ended; `is_finished` means that no path reached a limit."""
+        if is_finished:
+            return Termination.LOCALLY_OPTIMAL if residual <= max(self.tol, 1e-8) else Termination.STALLED
+        return Termination.TIME_LIMIT if pace.is_out_of_time else Termination.ITERATION_LIMIT
+
+
+class Climb(NamedTuple):
+    """Solution of one round of gip, and its optima, the best first, shape (b, n, m)."""
+
+    solution: Solution
+    optima: Array
 
 
 def automatic_starts(task: MaxMargin) -> int:
     """Return the default number of starts; it grows with the load, because there are more local optima at high load."""
+    if task.n * task.m <= FEW_WEIGHTS:
+        return random_start_count(task)
     return min(42, round(8 + 24 * task.labels.size / (task.n * task.m)))
 
 
@@ -119,8 +161,7 @@ def batch_of_starts(start: Array, count: int, number: int = 0) -> Array:
 
     The first start of batch 0 is `start`, shape (n, m), itself.
     """
-    seed = int.from_bytes(hashlib.sha256(np.ascontiguousarray(start, dtype="<f8").tobytes()).digest()[:8], "big")
-    W = rng.normals(rng.stream(seed, "starts", number), np.empty((count, *start.shape)))
+    W = rng.normals(rng.stream(seed_of(start), "starts", number), np.empty((count, *start.shape)))
     if number == 0:
         W[0] = start
     return unit_rows(W)
@@ -130,7 +171,7 @@ class _Pace:
     """Time control of an iteration. Steps continue while a step as long as the longest so far would end in time."""
 
     def __init__(self, budget: Budget) -> None:
-        self.budget, self.longest = budget, 0.0
+        self.budget, self.longest, self.is_out_of_time = budget, 0.0, False
 
     def while_time(self, steps: Iterator[Step]) -> Iterator[Step]:
         """Yield the items of `steps` while there is time for one more."""
@@ -142,6 +183,7 @@ class _Pace:
                 return
             self.longest = max(self.longest, self.budget.seconds() - begin)
             yield step
+        self.is_out_of_time = True
 
 
 def _report_better(W: Array, margins: Array, best: float, budget: Budget) -> float:

@@ -10,7 +10,7 @@ from qcqpbench.catalog.status import Termination
 from qcqpbench.problem.maxmargin import MaxMargin
 
 from ._gip_passes import Passes
-from .gip import Gip, automatic_starts, batch_of_starts
+from .gip import Climb, Gip, automatic_starts, batch_of_starts
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,15 @@ class Multistart(TaskSolver):
         gip, passes = Gip(), Passes(problem, mixed=True)
 
         def run(start: NDArray[np.float64], budget: Budget) -> Solution:
-            solutions: list[Solution] = []
+            climbs: list[Climb] = []
             for number in range(self.rounds):
-                W = batch_of_starts(start, automatic_starts(problem), number)
-                best = max(map(_margin, solutions), default=-np.inf)
-                solutions.append(gip.climb(passes, W, budget, best))
-                if solutions[-1].termination is Termination.TIME_LIMIT:
+                count = automatic_starts(problem)
+                W = batch_of_starts(start, count, number)
+                best = max((_margin(climb.solution) for climb in climbs), default=-np.inf)
+                climbs.append(gip.climb(passes, W, budget, best))
+                if climbs[-1].solution.termination is Termination.TIME_LIMIT:
                     break
+            solutions = [climb.solution for climb in climbs]
             iterations = sum(solution.iterations or 0 for solution in solutions)
             return replace(max(solutions, key=_margin), iterations=iterations)
 

@@ -1,0 +1,128 @@
+"""Search of gip on tasks with few weights: many paths from random points, then from crossings of the best optima."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qcqpbench.problem.maxmargin import MaxMargin
+
+from ._gip_crossings import Crossings, seed_of
+from ._gip_passes import Passes, distinct
+from ._gip_schedule import CROSSING_WIDTH
+from ._gip_stack import Paths, Patterns, Stack
+
+Array = NDArray[np.float64]
+
+# Largest number of weights, n m, of the tasks that are solved here.
+FEW_WEIGHTS = 100
+# First widths of the paths from random points, in turn.
+_RANDOM_WIDTHS, _SHRINK = (0.5, 0.2), 0.4
+# A path ends at this width at first; only the best of all are followed to the end.
+_EXPLORED_WIDTH, _MAX_AGE, _MAX_POLISHED = 0.02, 60, 12
+# Number of paths from crossings for each random start but the first.
+_CROSSINGS_PER_START = 1.0
+# Points that overlap by more than this are one optimum; so many of the best are crossed.
+_MAX_OVERLAP, _MAX_PARENTS = 0.99, 10
+# Number of paths that run at a time, and smallest number of paths that begin together.
+_RUNNING, _MIN_ADDED = 32, 8
+
+
+def random_start_count(task: MaxMargin) -> int:
+    """Return the default number of random starts of a task with few weights."""
+    return 30
+
+
+class Search:
+    """Paths of gip on a task with few weights.
+
+    Parameters
+    ----------
+    passes
+        The patterns of the task.
+    W, crossed
+        Random starts, and crossings of optima that are known, shape (b, n, m) each, with unit rows.
+    mu0, shrink, tol
+        As in `Gip`.
+
+    Attributes
+    ----------
+    optima
+        Paths that ended, the largest t first, and at most one of each group of close paths.
+    started
+        Number of paths that have begun.
+    iterations
+        Number of steps that the paths took together.
+    is_finished
+        Whether the best optima have been followed to the end.
+    """
+
+    def __init__(
+        self, passes: Passes, W: Array, crossed: Array, mu0: float | None, shrink: float | None, tol: float
+    ) -> None:
+        self.passes, self.shrink, self.tol = passes, _SHRINK if shrink is None else shrink, tol
+        self.patterns = Patterns(passes.task, passes.unit, passes.symmetric)
+        self._starts = np.concatenate([W, crossed])
+        random_widths = np.resize(_RANDOM_WIDTHS if mu0 is None else mu0, len(W))
+        self._widths = np.concatenate([random_widths, np.full(len(crossed), CROSSING_WIDTH)])
+        crossing_count = round(_CROSSINGS_PER_START * (len(W) - 1))
+        self._path_count = len(self._starts) + crossing_count
+        self._crossings = Crossings(passes, seed_of(W[0]), 0, crossing_count)
+        self._stack = self._new_stack(_EXPLORED_WIDTH, _MAX_AGE)
+        self._ended = self.optima = self._stack.paths
+        self.started = self.iterations = 0
+        self.is_finished = False
+
+    def _new_stack(self, last_width: float, max_age: int) -> Stack:
+        return Stack(self.patterns, self.shrink, last_width, self.tol, max_age)
+
+    @property
+    def running(self) -> Paths:
+        """Paths that have not ended."""
+        return self._stack.paths
+
+    def run(self, max_iter: int) -> Iterator[None]:
+        """Follow all paths to a small width, then the best to the end, each in at most `max_iter` steps; yield often."""
+        self._stack = self._new_stack(_EXPLORED_WIDTH, min(max_iter, _MAX_AGE))
+        while len(self._stack) or self.started < self._path_count:
+            self._start_paths()
+            yield from self._iterate()
+        self._merge()
+        least = self.optima.margins.max() - _EXPLORED_WIDTH * self.passes.unit
+        self._stack = self._new_stack(0.1 * self.tol, max_iter)
+        self._stack.add(self.optima.only(np.flatnonzero(self.optima.t >= least)[:_MAX_POLISHED]))
+        while len(self._stack):
+            yield from self._iterate()
+            if len(self._ended.t):
+                self._ended = self._ended.joined(self._stack.remove_below(float(self._ended.margins.max())))
+        self.is_finished = True
+
+    def _iterate(self) -> Iterator[None]:
+        self._ended = self._ended.joined(self._stack.iterate())
+        self.iterations += 1
+        if len(self._stack):
+            yield
+
+    def _start_paths(self) -> None:
+        """Start paths if there is room for several, first from the random starts, then from crossings."""
+        room = min(_RUNNING - len(self._stack), self._path_count - self.started)
+        if room < _MIN_ADDED and len(self._stack):
+            return
+        W, widths = self._starts[self.started :][:room], self._widths[self.started :][:room]
+        if not len(W):
+            self._merge()
+            W, widths = self._crossings.take(self.optima.W[:_MAX_PARENTS], room), np.full(room, CROSSING_WIDTH)
+        self._stack.add(self._stack.new_paths(W, widths))
+        self.started += len(W)
+
+    def _merge(self) -> None:
+        """Add the paths that ended to the optima."""
+        paths = self.optima.joined(self._ended)
+        paths = paths.only(np.argsort(-paths.t, kind="stable"))
+        self.optima = paths.only(distinct(self.passes, paths.W, _MAX_OVERLAP))
+        self._ended = self._ended.only([])
+
+    def best(self) -> Paths:
+        """Return the path with the largest margin of all."""
+        paths = self.optima.joined(self._ended).joined(self.running)
+        return paths.only([int(self.passes.task.margin(paths.W).argmax())])

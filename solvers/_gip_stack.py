@@ -1,0 +1,390 @@
+"""Newton steps of many paths of gip at once, for tasks with few weights.
+
+The first axis of every array is the path, and only the factorizations loop over the paths, so that the time of a step is
+not that of Python. Sizes: b paths, n rows of W, m inputs, p patterns, N pairs of rows, R = p N stabilities.
+"""
+
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+# A path has converged at its μ when its squared Newton decrement is below this multiple of μ, and is central when the
+# decrement is below the second multiple.
+_MAX_DECREMENT, _CENTRAL_DECREMENT = 10.0, 0.1
+# Width below which μ falls faster: by this factor, and on a central path to this power of the width.
+_TAIL_WIDTH, _TAIL_SHRINK, _TAIL_POWER = 2e-2, 0.2, 1.5
+_BOUNDARY_SHARE, _MAX_STEP_LENGTH, _MIN_STEP_LENGTH, _ARMIJO_SHARE = 0.95, 0.5, 1e-8, 1e-4
+# Shifts are in units of the typical stability.
+_MAX_SHIFT_TRIALS, _FIRST_SHIFT, _MIN_SHIFT = 60, 2.0, 3e-2
+
+
+class Patterns:
+    """Patterns of a task in the order in which the product with many rows of W is one matrix product."""
+
+    def __init__(self, task: MaxMargin, unit: float, symmetric: bool) -> None:
+        self.task, self.unit, self.symmetric = task, unit, symmetric
+        shape = task.m, task.p * task.m
+        self.from_left = np.ascontiguousarray(task.patterns.swapaxes(0, 1)).reshape(shape)
+        if not symmetric:
+            self.from_right = np.ascontiguousarray(task.patterns.transpose(2, 0, 1)).reshape(shape)
+        self.labels = task.labels.astype(np.float64)
+        self.pairs = list(zip(*(index.tolist() for index in task.pairs), strict=True))
+
+    def products(self, W: Array) -> tuple[Array, Array]:
+        """Return w_iᵀP^r and P^r w_i for a batch `W`, both of shape (b, n, p, m)."""
+        b, n, m = W.shape
+        rows = W.reshape(b * n, m)
+        wP = (rows @ self.from_left).reshape(b, n, self.task.p, m)
+        return wP, wP if self.symmetric else (rows @ self.from_right).reshape(b, n, self.task.p, m)
+
+    def stabilities(self, wP: Array, W: Array) -> Array:
+        """Return ζ^r_ij w_iᵀP^r w_j, shape (b, R), for a batch `W` and its products `wP`."""
+        g = np.empty((len(W), self.task.p, len(self.pairs)))
+        for k, (i, j) in enumerate(self.pairs):
+            g[:, :, k] = np.matmul(wP[:, i], W[:, j, :, None])[:, :, 0]
+        g *= self.labels
+        return g.reshape(len(W), self.labels.size)
+
+    def mixture(self, weights: Array) -> Array:
+        """Return Σ_r λ^r_k ζ^r_k P^r for each row λ of `weights`, shape (b, R), and each pair k; shape (b, N, m, m)."""
+        task = self.task
+        signed = (weights.reshape(-1, *self.labels.shape) * self.labels).swapaxes(1, 2).reshape(-1, task.p)
+        return (signed @ task.patterns.reshape(task.p, -1)).reshape(len(weights), -1, task.m, task.m)
+
+
+@dataclass
+class Paths:
+    """State of several paths; the first axis of each array is the path.
+
+    Parameters
+    ----------
+    W, t, g, weights, mu, residual
+        As in `Batch`.
+    shift, keep_shift
+        Last shift of the Newton matrix, and whether the search for the next one begins there.
+    wP, Pw
+        Products w_iᵀP^r and P^r w_i, shape (b, n, p, m).
+    age
+        Number of steps.
+    """
+
+    W: Array
+    t: Array
+    g: Array
+    weights: Array
+    mu: Array
+    shift: Array
+    keep_shift: Mask
+    wP: Array
+    Pw: Array
+    residual: Array
+    age: NDArray[np.intp]
+
+    def only(self, which: Mask | NDArray[np.intp] | list[int]) -> "Paths":
+        """Return the paths that the mask or the indices `which` select."""
+        return Paths(**{field.name: getattr(self, field.name)[which] for field in fields(self)})
+
+    def joined(self, other: "Paths") -> "Paths":
+        """Return the paths of both."""
+        values = ((field.name, getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
+        return Paths(**{name: np.concatenate(pair) for name, *pair in values})
+
+    @property
+    def margins(self) -> Array:
+        """Margin of each path, its smallest stability."""
+        return self.g.min(axis=1)
+
+
+class _Directions(NamedTuple):
+    """Newton directions in (W, t) of several paths, and the derivatives of g − t and of the barrier function along them."""
+
+    move: Array
+    change: Array
+    slope: Array
+
+
+class Stack:
+    """Paths to maxima of the barrier function t + μ Σ ln(g − t), in float64, each of which takes a step at a time.
+
+    Parameters
+    ----------
+    patterns
+        The patterns of the task.
+    shrink
+        Factor by which a path that has converged at its μ multiplies it.
+    last_width
+        A path ends when it has converged at this width, which is μ times the number of stabilities, in units of the
+        typical stability.
+    tol
+        KKT residual at which a path ends too, in units of the typical stability, if its width is not larger.
+    max_age
+        Largest number of steps of a path; it then ends without having converged.
+    """
+
+    def __init__(self, patterns: Patterns, shrink: float, last_width: float, tol: float, max_age: int) -> None:
+        self.patterns, self.shrink, self.last_width, self.tol, self.max_age = patterns, shrink, last_width, tol, max_age
+        self.unit, self.stability_count = patterns.unit, patterns.labels.size
+        task = patterns.task
+        self.paths = self.new_paths(np.empty((0, task.n, task.m)), np.empty(0))
+
+    def __len__(self) -> int:
+        return len(self.paths.W)
+
+    def add(self, paths: Paths) -> None:
+        """Add paths, which continue where they are."""
+        self.paths = self.paths.joined(paths)
+
+    def new_paths(self, W: Array, width: Array) -> Paths:
+        """Return paths from the points `W`, shape (b, n, m), with unit rows, that begin at the given widths."""
+        b = len(W)
+        wP, Pw = self.patterns.products(W)
+        g = self.patterns.stabilities(wP, W)
+        mu = width * self.unit / self.stability_count
+        t = g.min(axis=1) - 0.2 * width * self.unit
+        return Paths(
+            W=W,
+            t=t,
+            g=g,
+            weights=mu[:, None] / (g - t[:, None]),
+            mu=mu,
+            shift=np.full(b, _FIRST_SHIFT * self.unit),
+            keep_shift=np.ones(b, dtype=bool),
+            wP=wP,
+            Pw=Pw,
+            residual=np.full(b, np.inf),
+            age=np.zeros(b, dtype=np.intp),
+        )
+
+    def remove_below(self, margin: float) -> Paths:
+        """Remove the paths whose optima are expected to be below `margin`, and return them.
+
+        The expected margin is the mean of the stabilities, weighted with the multipliers. It is at least that of the
+        optimum if W is stationary and the problem is convex nearby.
+        """
+        paths = self.paths
+        hopeless = np.sum(paths.weights * paths.g, axis=1) < margin * paths.weights.sum(axis=1)
+        removed = paths.only(hopeless)
+        if len(removed.t):
+            self.paths = paths.only(~hopeless)
+        return removed
+
+    def iterate(self) -> Paths:
+        """Take one Newton step on each path; return the paths that have ended, which are removed."""
+        paths = self.paths
+        slack = paths.g - paths.t[:, None]
+        root = np.sqrt(paths.weights / slack)
+        slopes = self._scaled_slopes(root)
+        self._note_residuals(slopes, slack, root)
+        forces, answers, solved = self._solve(self._newton_matrices(slopes), slopes, slack, root)
+        # The gradient of the barrier function is μ forces[:, 0] + forces[:, 1], and the direction is linear in it.
+        forms = np.matmul(forces, answers.swapaxes(1, 2))
+        decrement = self._decrement(forms)
+        converged = decrement < self._decrement_limit() * paths.mu
+        going = solved & ~(converged & self._is_last()) & (paths.age < self.max_age)
+        self._lower(converged & going, decrement < _CENTRAL_DECREMENT * paths.mu)
+        moves = paths.mu[:, None] * answers[:, 0] + answers[:, 1]
+        change = np.matmul(slopes, moves[:, :, None])[:, :, 0] / root
+        directions = _Directions(moves, change, self._decrement(forms))
+        ended = paths.only(~going)
+        if len(ended.t):
+            self.paths, directions = paths.only(going), _Directions(*(values[going] for values in directions))
+        if going.any():
+            stuck = self._take(directions)
+            if stuck.any():
+                ended, self.paths = ended.joined(self.paths.only(stuck)), self.paths.only(~stuck)
+        return ended
+
+    def _decrement(self, forms: Array) -> Array:
+        """Return the squared Newton decrement of each path at its μ."""
+        mu = self.paths.mu
+        return mu * (mu * forms[:, 0, 0] + 2 * forms[:, 0, 1]) + forms[:, 1, 1]
+
+    def _decrement_limit(self) -> Array:
+        """Return the multiple of μ below which a squared Newton decrement shows that a path has converged at its μ.
+
+        If the Newton matrix had to be shifted, the path may be close to a saddle point instead, so that the limit is
+        stricter at small widths.
+        """
+        strict = (self.paths.shift > 0) & (self._widths() < _TAIL_WIDTH)
+        return np.where(strict, _MAX_DECREMENT / 10, _MAX_DECREMENT)
+
+    def _widths(self) -> Array:
+        return self.paths.mu * self.stability_count / self.unit
+
+    def _is_last(self) -> Mask:
+        """Return a mask of the paths that end when they have converged at their μ."""
+        width = self._widths()
+        precise = (self.paths.residual <= self.tol) & (width <= self.tol)
+        return precise | (width <= 1.0001 * self.last_width)
+
+    def _lower(self, which: Mask, central: Mask) -> None:
+        """Lower the μ of the paths that the mask `which` selects, faster if a path is `central`."""
+        width = self._widths()
+        tail = np.where(central, np.minimum(_TAIL_SHRINK * width, width**_TAIL_POWER), _TAIL_SHRINK * width)
+        lower = np.maximum(np.where(width > _TAIL_WIDTH, self.shrink * width, tail), self.last_width)
+        self.paths.mu = np.where(which, lower * self.unit / self.stability_count, self.paths.mu)
+
+    def _scaled_slopes(self, root: Array) -> Array:
+        """Return the Jacobians ∂(g − t)/∂(W, t), shape (b, R, n m + 1), with row r multiplied by root[:, r]."""
+        paths, labels = self.paths, self.patterns.labels
+        b, n, _, m = paths.wP.shape
+        signed = root.reshape(b, *labels.shape) * labels
+        slopes = (np.zeros if n > 2 else np.empty)((b, *labels.shape, n * m + 1))
+        for k, (i, j) in enumerate(self.patterns.pairs):
+            scale = signed[:, :, k, None]
+            np.multiply(paths.Pw[:, j], scale, out=slopes[:, :, k, i * m : (i + 1) * m])
+            np.multiply(paths.wP[:, i], scale, out=slopes[:, :, k, j * m : (j + 1) * m])
+        slopes = slopes.reshape(b, self.stability_count, n * m + 1)
+        slopes[:, :, -1] = -root
+        return slopes
+
+    def _note_residuals(self, slopes: Array, slack: Array, root: Array) -> None:
+        """Store the largest violation of the KKT conditions of each path."""
+        paths = self.paths
+        gradient = np.matmul((paths.weights / root)[:, None], slopes)[:, 0]
+        stationarity = np.abs(self._tangent(gradient)[:, :-1]).max(axis=1, initial=0.0)
+        balance = np.abs(1.0 - paths.weights.sum(axis=1)) * self.unit
+        complementarity = (paths.weights * slack).max(axis=1)
+        paths.residual = np.maximum(np.maximum(stationarity, balance), complementarity) / self.unit
+
+    def _tangent(self, v: Array) -> Array:
+        """Project vectors `v` in (W, t), shape (b, n m + 1), onto the tangent spaces, in place; return `v`."""
+        W = self.paths.W
+        rows = v[:, :-1].reshape(W.shape)
+        v[:, :-1] = (rows - np.sum(rows * W, axis=2, keepdims=True) * W).reshape(len(v), -1)
+        return v
+
+    def _newton_matrices(self, slopes: Array) -> Array:
+        """Return SᵀS for `slopes` S, plus the Hessian of the Lagrangian, on the tangent space, shape (b, n m + 1, …).
+
+        On the normal space, which the rows of W span, the matrix is a multiple of the identity.
+        """
+        paths, (b, n, m) = self.paths, self.paths.W.shape
+        H = np.matmul(slopes.swapaxes(1, 2), slopes)
+        shares = (paths.weights * paths.g).reshape(b, *self.patterns.labels.shape).sum(axis=1)
+        curvature = np.zeros((b, n))
+        mixture = self.patterns.mixture(paths.weights)
+        for k, (i, j) in enumerate(self.patterns.pairs):
+            H[:, i * m : (i + 1) * m, j * m : (j + 1) * m] -= mixture[:, k]
+            H[:, j * m : (j + 1) * m, i * m : (i + 1) * m] -= mixture[:, k].swapaxes(1, 2)
+            curvature[:, [i, j]] += shares[:, k, None]
+        diagonal = H.reshape(b, -1)[:, : -1 : n * m + 2]
+        diagonal += np.repeat(curvature, m, axis=1)
+        fill = np.abs(diagonal).mean(axis=1)
+        normals = np.zeros((b, n * m + 1, n))
+        for i in range(n):
+            normals[:, i * m : (i + 1) * m, i] = paths.W[:, i]
+        along = np.matmul(H, normals)
+        inner = np.matmul(normals.swapaxes(1, 2), along) + fill[:, None, None] * np.eye(n)
+        along -= np.matmul(normals, 0.5 * inner)
+        update = np.matmul(normals, along.swapaxes(1, 2))
+        H -= update
+        H -= update.swapaxes(1, 2)
+        return H
+
+    def _solve(self, H: Array, slopes: Array, slack: Array, root: Array) -> tuple[Array, Array, Mask]:
+        """Solve with shifted `H` for the two parts of the gradient, those that are proportional to μ and constant.
+
+        Return the parts and the solutions, shape (b, 2, n m + 1), and a mask of the paths for which H could be factored.
+        """
+        forces = np.zeros((len(H), 2, H.shape[1]))
+        forces[:, 0] = self._tangent(np.matmul((1.0 / (slack * root))[:, None], slopes)[:, 0])
+        forces[:, 1, -1] = 1.0
+        answers, solved = self._shifted_solutions(H, forces)
+        for part in (0, 1):
+            answers[:, part] = self._tangent(answers[:, part])
+        return forces, answers, solved
+
+    def _shifted_solutions(self, H: Array, forces: Array) -> tuple[Array, Mask]:
+        """Return the solutions with H plus a multiple of the identity on W, for which a Cholesky factor exists.
+
+        The multiple is the shift. The search starts at the last shift if that took several trials, else below it.
+        """
+        from scipy.linalg import lapack
+
+        paths, size, least = self.paths, H.shape[1], _MIN_SHIFT * self.unit
+        lower = np.where(paths.shift > 3 * least, paths.shift / 3, 0.0)
+        shift = np.where(paths.keep_shift, paths.shift, lower)
+        answers, todo = np.zeros(forces.shape), list(range(len(H)))
+        paths.keep_shift = np.zeros(len(H), dtype=bool)
+        for _ in range(_MAX_SHIFT_TRIALS):
+            shifted = H[todo]
+            shifted.reshape(len(todo), -1)[:, : -1 : size + 1] += shift[todo, None]
+            failed = []
+            for place, k in enumerate(todo):
+                # The matrix is symmetric, so its transpose, in the column-major order of LAPACK, is not copied.
+                _, answer, info = lapack.dposv(shifted[place].T, forces[k].T, lower=1, overwrite_a=1)
+                if info == 0:
+                    answers[k] = answer.T
+                else:
+                    failed.append(k)
+            todo = failed
+            if not todo:
+                break
+            paths.keep_shift[todo] = True
+            shift[todo] = np.maximum(least, 3 * shift[todo])
+        paths.shift = shift
+        solved = np.ones(len(H), dtype=bool)
+        solved[todo] = False
+        return answers, solved
+
+    def _take(self, directions: _Directions) -> Mask:
+        """Take steps along the directions; return a mask of the paths for which none was found."""
+        paths, patterns, slack = self.paths, self.patterns, self.paths.g - self.paths.t[:, None]
+        D, dt = directions.move[:, :-1].reshape(paths.W.shape), directions.move[:, -1]
+        dP, Pd = patterns.products(D)
+        length, g = self._search_lines(directions, slack, D, patterns.stabilities(dP, D))
+        accepted = length > 0
+        self._update_weights(slack, directions.change, g - (paths.t + length * dt)[:, None])
+        stretch = np.sqrt(1.0 + length[:, None] ** 2 * np.sum(D * D, axis=2))[:, :, None, None]
+        at = length[:, None, None, None]
+        symmetric = patterns.symmetric
+        paths.wP = (paths.wP + at * dP) / stretch
+        paths.Pw = paths.wP if symmetric else (paths.Pw + at * Pd) / stretch
+        paths.W, paths.t, paths.g = unit_rows(paths.W + at[:, 0] * D), paths.t + length * dt, g
+        paths.age += 1
+        return ~accepted
+
+    def _search_lines(self, directions: _Directions, slack: Array, D: Array, bend: Array) -> tuple[Array, Array]:
+        """Return step lengths, halved until the barrier function increases enough, and the stabilities after the steps.
+
+        A length is zero if no step was found. `D` are the directions in W, and `bend` are the stabilities at `D`: before
+        the rows are scaled to unit length, the stabilities are quadratic in the step length.
+        """
+        paths, dt = self.paths, directions.move[:, -1]
+        squares, tilt = np.sum(D * D, axis=2), directions.change + dt[:, None]
+        nearest = np.maximum((-directions.change / slack).max(axis=1), 1e-300)
+        farthest = np.maximum(np.sqrt(squares.max(axis=1)), 1e-300)
+        length = np.minimum(1.0, np.minimum(_BOUNDARY_SHARE / nearest, _MAX_STEP_LENGTH / farthest))
+        value, noise = paths.t + paths.mu * np.log(slack).sum(axis=1), 1e-13 * self.unit
+        first, second = self.patterns.task.pairs
+        while True:
+            at = length[:, None]
+            stretch = np.sqrt(1.0 + at**2 * squares)
+            g = (paths.g + at * (tilt + at * bend)) / np.tile(stretch[:, first] * stretch[:, second], self.patterns.task.p)
+            t = paths.t + length * dt
+            inside = (g > t[:, None]).all(axis=1)
+            logarithms = np.log(np.where(inside[:, None], g - t[:, None], 1.0)).sum(axis=1)
+            accepted = inside & (
+                t + paths.mu * logarithms >= value + _ARMIJO_SHARE * length * directions.slope - noise
+            )
+            searching = ~accepted & (length > _MIN_STEP_LENGTH)
+            if not searching.any():
+                return np.where(accepted, length, 0.0), np.where(accepted[:, None], g, paths.g)
+            length = np.where(searching, length / 2, length)
+
+    def _update_weights(self, slack: Array, change: Array, slack_after: Array) -> None:
+        """Move the multipliers along their Newton directions, with step lengths that keep them positive."""
+        paths, mu = self.paths, self.paths.mu[:, None]
+        direction = mu / slack - paths.weights * (1.0 + change / slack)
+        length = np.minimum(1.0, _BOUNDARY_SHARE / np.maximum((-direction / paths.weights).max(axis=1), 1e-300))
+        rates = mu / slack_after
+        paths.weights = np.clip(paths.weights + length[:, None] * direction, 1e-8 * rates, 1e8 * rates)
+
