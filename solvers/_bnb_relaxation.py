@@ -25,6 +25,8 @@ class Relaxation(ABC):
     ----------
     task
         The task.
+    signs
+        Factor on the patterns, of a shape that broadcasts to theirs.
 
     Attributes
     ----------
@@ -46,11 +48,11 @@ class Relaxation(ABC):
     order: int
     trace: int
 
-    def __init__(self, task: MaxMargin) -> None:
+    def __init__(self, task: MaxMargin, signs: Array | float = 1.0) -> None:
         self.task = task
         self.unit = float(np.abs(task.patterns).max()) or 1.0
         self.stability_count = task.labels.size
-        patterns = task.patterns / self.unit
+        patterns = signs * (task.patterns / self.unit)
         self.flat = patterns.reshape(task.p, -1)
         # All patterns side by side, shape (m, p m).
         self.columns = np.ascontiguousarray(patterns.swapaxes(0, 1)).reshape(task.m, -1)
@@ -103,13 +105,13 @@ class SymmetricRelaxation(Relaxation):
     matrix_count, offset_count, trace = 2, 1, 1
 
     def __init__(self, task: MaxMargin) -> None:
-        super().__init__(task)
+        super().__init__(task, task.labels[:, 0, None, None].astype(np.float64))
         self.order = task.m
-        self.labels = task.labels[:, 0].astype(np.float64)
+        self.identity = np.eye(task.m)
 
     def dual_matrices(self, y: Array, weights: Array) -> list[Array]:
-        M = ((weights * self.labels) @ self.flat).reshape(self.order, self.order)
-        offset = y[0] * np.eye(self.order)
+        M = (weights @ self.flat).reshape(self.order, self.order)
+        offset = y[0] * self.identity
         return [offset - M, offset + M]
 
     def equations(self, X: list[Array], Z: list[Array]) -> tuple[Array, Array]:
@@ -118,17 +120,19 @@ class SymmetricRelaxation(Relaxation):
         XZ = [X[0] @ Z[0], X[1] @ Z[1]]
         H, traces = np.empty((p + 1, p + 1)), np.empty(p + 1)
         H[0, 0] = float(XZ[0].trace() + XZ[1].trace())
-        H[0, 1:] = H[1:, 0] = self.labels * (self.flat @ (XZ[1] - XZ[0]).ravel())
-        H[1:, 1:] = (0.5 * np.outer(self.labels, self.labels)) * (gram + gram.T)
+        H[0, 1:] = H[1:, 0] = self.flat @ (XZ[1] - XZ[0]).ravel()
+        H[1:, 1:] = 0.5 * (gram + gram.T)
         traces[0] = float(Z[0].trace() + Z[1].trace())
-        traces[1:] = self.labels * (self.flat @ (Z[1] - Z[0]).ravel())
+        traces[1:] = self.flat @ (Z[1] - Z[0]).ravel()
         return H, traces
 
     def along_products(self, matrix: int, products: Products) -> Array:
         sign = -1.0 if matrix == 0 else 1.0
         outer = _outer(products, slice(None), slice(None))
-        of_stabilities = (sign * self.labels)[:, None] * (self.flat @ outer.reshape(len(outer), -1).T)
-        return np.concatenate([np.einsum("kaa->k", outer)[None], of_stabilities])
+        result = np.empty((1 + self.stability_count, len(outer)))
+        np.einsum("kaa->k", outer, out=result[0])
+        np.matmul(self.flat, sign * outer.reshape(len(outer), -1).T, out=result[1:])
+        return result
 
     def weights_of(self, leading: list[Array]) -> Array:
         return np.array([leading[0] + leading[1], leading[0] - leading[1]])

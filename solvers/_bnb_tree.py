@@ -29,9 +29,9 @@ _TARGET_SHARE = 1e-3
 # Accuracy of the bound of the root, see `NodeSolver.solve`: if the search is stopped early, it is the result. Other
 # nodes stop as soon as they must be branched.
 _ROOT_LOOSENESS = 1e-2
-# The point of a node is the start of a local search at the first nodes, and then more and more rarely: the number of
+# The point of a node is the start of a local search at the first node, and then more and more rarely: the number of
 # nodes grows by this factor from one search to the next.
-_FIRST_SEARCHES, _NODES_PER_SEARCH = 5, 1.5
+_NODES_PER_SEARCH = 2.0
 _SEARCH_WIDTH, _SEARCH_SHRINK, _SEARCH_STEPS, _SEARCH_TOL = 0.1, 0.3, 60, 1e-10
 # With more open nodes, the search closes those with small bounds first.
 _MAX_OPEN_NODES = 50_000
@@ -282,7 +282,7 @@ class Tree:
         if W is None:
             return
         if self.incumbent.update(W) or self.node_count >= self._next_search:
-            self._next_search = self.node_count * (1.0 if self.node_count < _FIRST_SEARCHES else _NODES_PER_SEARCH)
+            self._next_search = _NODES_PER_SEARCH * self.node_count
             self.incumbent.search_from(W)
 
     def _close(self, leaf: Leaf, node: TreeNode | None) -> None:

@@ -368,13 +368,13 @@ class Stack:
         while True:
             at = length[:, None]
             stretch = np.sqrt(1.0 + at**2 * squares)
-            g = (paths.g + at * (tilt + at * bend)) / np.tile(stretch[:, first] * stretch[:, second], self.patterns.task.p)
+            g = (paths.g + at * (tilt + at * bend)) / np.tile(
+                stretch[:, first] * stretch[:, second], self.patterns.task.p
+            )
             t = paths.t + length * dt
             inside = (g > t[:, None]).all(axis=1)
             logarithms = np.log(np.where(inside[:, None], g - t[:, None], 1.0)).sum(axis=1)
-            accepted = inside & (
-                t + paths.mu * logarithms >= value + _ARMIJO_SHARE * length * directions.slope - noise
-            )
+            accepted = inside & (t + paths.mu * logarithms >= value + _ARMIJO_SHARE * length * directions.slope - noise)
             searching = ~accepted & (length > _MIN_STEP_LENGTH)
             if not searching.any():
                 return np.where(accepted, length, 0.0), np.where(accepted[:, None], g, paths.g)
@@ -387,4 +387,3 @@ class Stack:
         length = np.minimum(1.0, _BOUNDARY_SHARE / np.maximum((-direction / paths.weights).max(axis=1), 1e-300))
         rates = mu / slack_after
         paths.weights = np.clip(paths.weights + length[:, None] * direction, 1e-8 * rates, 1e8 * rates)
-

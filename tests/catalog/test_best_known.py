@@ -232,7 +232,12 @@ def test_other_files_are_refused_in_a_line(tmp_path: Path, capsys: pytest.Captur
         ("update", tmp_path / "none.npz", "-o", listed): "No such file",
         ("update", tmp_path / "text.db", "-o", listed): "must be a qcqpbench results file",
         ("update", tmp_path / "cut.npz", "-o", listed): "must be an .npz file of points, got a damaged",
-        ("update", tmp_path / "strange.npz", "-o", listed): "points must be of instances of the suites best_known and proved",
+        (
+            "update",
+            tmp_path / "strange.npz",
+            "-o",
+            listed,
+        ): "points must be of instances of the suites best_known and proved",
         ("update", tmp_path / "nonsense.npz", "-o", listed): "unknown problem 'nonsense'",
         ("update",): "the following arguments are required",
         ("improve",): "invalid choice",

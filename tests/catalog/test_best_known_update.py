@@ -8,8 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import qcqpbench
+from qcqpbench import MaxMargin
 from qcqpbench.catalog.best_known import read_records, write_list
+from qcqpbench.catalog.certificate.global_certificate import GlobalCertificate
 from qcqpbench.cli.main import main
+from qcqpbench.run.attempt import certify_globally
 from qcqpbench.run.suite_file import load_suite
 from tests.support.best_known_lists import (
     PROOFS,
@@ -195,3 +199,94 @@ def test_update_writes_no_other_file(small: Path, tmp_path: Path, capsys: pytest
     code, lines = run_command(capsys, "update", results, "-o", tmp_path / "none" / "list.csv")
     assert (code, len(lines)) == (2, 1) and "cannot be written: No such file or directory" in lines[0]
     assert before == {path: path.read_bytes() for path in before}
+
+
+# --- trees ---
+
+PROVED = "covariance_perceptron[m=10,load=0.5]"
+
+
+@pytest.fixture(scope="module")
+def certificate() -> GlobalCertificate:
+    task = qcqpbench.problem(PROVED)
+    assert isinstance(task, MaxMargin)
+    return certify_globally(task)
+
+
+@pytest.fixture
+def with_relaxation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    """Return the path of a list of one instance, whose bound is that of the relaxation."""
+    path = tmp_path / "one.csv"
+    run_command(capsys, "update", write_results(tmp_path / "first.db", PROVED, ["certificate"]), "-o", path)
+    (record,) = read_records(path).values()
+    assert record.gap > 1e-3 and not record.tree
+    return path
+
+
+@pytest.mark.parametrize("source", ["certificate", "results"])
+def test_update_adds_the_tree_of_a_better_bound(
+    source: str,
+    certificate: GlobalCertificate,
+    with_relaxation: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if source == "certificate":
+        path = tmp_path / "proof.npz"
+        certificate.write(path)
+    else:
+        path = write_results(tmp_path / "second.db", PROVED, ["branch_and_bound[certificate=true]"])
+    code, lines = run_command(capsys, "update", path, "-o", with_relaxation)
+    assert code == 0 and re.search(r"bound .* → .* \(branch_and_bound\[", lines[0])
+    (record,) = read_records(with_relaxation).values()
+    assert record.gap <= 1.01e-4 and record.bound == pytest.approx(certificate.bound, rel=1e-9)
+    assert (tmp_path / "trees" / record.tree).is_file()
+    assert run_command(capsys, "check", with_relaxation) == (
+        0,
+        ["one.csv: 1 instances recomputed: all margins and bounds agree"],
+    )
+    # The bound of the relaxation is worse, so the tree stays.
+    assert run_command(capsys, "update", tmp_path / "first.db", "-o", with_relaxation)[1] == [
+        "one.csv: 0 of 1 instances changed"
+    ]
+
+
+def test_check_reports_a_changed_or_missing_tree(
+    certificate: GlobalCertificate, with_relaxation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    certificate.write(tmp_path / "proof.npz")
+    run_command(capsys, "update", tmp_path / "proof.npz", "-o", with_relaxation)
+    (record,) = read_records(with_relaxation).values()
+    file = tmp_path / "trees" / record.tree
+    bounds = certificate.tree.bounds
+    for change, expected in {
+        "bounds": (bounds * 0.99, "tree must prove the bound: the bound of leaf 0 must be"),
+        "multipliers": (0 * certificate.tree.multipliers, "tree must prove the bound: the bound of leaf 0 must be inf"),
+    }.items():
+        value, message = expected
+        replace(certificate, tree=replace(certificate.tree, **{change: value})).write(file)
+        code, lines = run_command(capsys, "check", with_relaxation)
+        assert code == 1 and message in lines[0]
+    replace(certificate, problem_id="0" * 64).write(file)
+    assert "tree must prove the bound: problem_id must be" in run_command(capsys, "check", with_relaxation)[1][0]
+    file.unlink()
+    assert "tree must prove the bound: " in run_command(capsys, "check", with_relaxation)[1][0]
+
+
+def test_check_of_a_certificate_file(
+    certificate: GlobalCertificate, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    certificate.write(tmp_path / "proof.npz")
+    code, lines = run_command(capsys, "check", tmp_path / "proof.npz")
+    assert code == 0 and lines[-1].startswith("proof.npz: margin and bound agree; ")
+    replace(certificate, margin=certificate.margin + 0.1).write(tmp_path / "proof.npz")
+    code, lines = run_command(capsys, "check", tmp_path / "proof.npz")
+    assert (code, len(lines)) == (1, 1) and "margin must be" in lines[0]
+
+
+def test_certificates_of_other_tasks_are_refused(
+    certificate: GlobalCertificate, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replace(certificate, problem="covariance_perceptron[m=10,load=0.5,seed=77]").write(tmp_path / "proof.npz")
+    code, lines = run_command(capsys, "update", tmp_path / "proof.npz", "-o", tmp_path / "list.csv")
+    assert (code, len(lines)) == (2, 1) and "must be of an instance of the suites best_known and proved" in lines[0]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import qcqpbench
+from qcqpbench import read_certificate
 from qcqpbench.catalog.registry import solver
 from qcqpbench.cli import solving
 from qcqpbench.cli.main import main
@@ -77,6 +78,21 @@ def test_a_file_is_the_problem_of_its_record(tmp_path: Path, capsys: pytest.Capt
 def test_wrong_usage_is_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, lines = call(capsys, "solve", *words)
     assert code == 2 and len(lines) == 1 and lines[0].startswith(f"qcqpbench: {message}")
+
+
+def test_certify_globally_writes_a_certificate_that_check_accepts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "proof.npz"
+    assert main(["certify", "--global", TASK, "-o", str(path), "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["gap"] <= 1e-4 and record["termination"] == "optimal" and record["leaves"] >= 1
+    assert main(["best-known", "check", str(path)]) == 0
+    assert read_certificate(path).bound == record["bound"]
+    assert main(["certify", TASK, "-o", str(path)]) == 2
+    assert "-o must be used with --global, got it without" in capsys.readouterr().err
+    assert main(["certify", "--global", TASK, "-s", "gip"]) == 2
+    assert "must return a tree certificate, got none" in capsys.readouterr().err
 
 
 def test_certify_prints_a_bound_above_the_margin(capsys: pytest.CaptureFixture[str]) -> None:
