@@ -98,6 +98,7 @@ missing=0
 optional() { step "$@" || missing=1; }
 optional "cvxpy, Clarabel, SCS" install cvxpy clarabel scs
 optional "PySCIPOpt" install pyscipopt
+optional "Uno (unopy), MIT licence, no limit" install unopy
 # qcqp requires cvxpy < 1.0 and CVXcanon, which no longer build.
 optional "qcqp" install --no-deps qcqp
 optional "cyipopt" tools/cyipopt.sh
