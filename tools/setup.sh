@@ -102,6 +102,7 @@ optional "Uno (unopy), MIT licence, no limit" install unopy
 optional "Gurobi (gurobipy): its licence allows 200 variables with quadratic terms, 2,000 without" install gurobipy
 optional "CasADi, LGPL: IPOPT, Bonmin, fatrop, alpaqa and SLEQP work, its other solvers are not included" install casadi
 optional "COPT (coptpy): without a licence, 2,000 variables and constraints" install coptpy
+optional "POUNCE (pounce-solver), EPL: no limit" install pounce-solver
 # qcqp requires cvxpy < 1.0 and CVXcanon, which no longer build.
 optional "qcqp" install --no-deps qcqp
 optional "cyipopt" tools/cyipopt.sh
