@@ -103,6 +103,7 @@ optional "Gurobi (gurobipy): its licence allows 200 variables with quadratic ter
 optional "CasADi, LGPL: IPOPT, Bonmin, fatrop, alpaqa and SLEQP work, its other solvers are not included" install casadi
 optional "COPT (coptpy): without a licence, 2,000 variables and constraints" install coptpy
 optional "POUNCE (pounce-solver), EPL: no limit" install pounce-solver
+optional "Xpress: its licence allows 200 rows and columns together" install xpress
 # qcqp requires cvxpy < 1.0 and CVXcanon, which no longer build.
 optional "qcqp" install --no-deps qcqp
 optional "cyipopt" tools/cyipopt.sh
