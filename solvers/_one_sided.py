@@ -66,6 +66,6 @@ def refusal(reason: str) -> RunFunction:
     return run
 
 
-def first_line(error: BaseException) -> str:
-    """Return the first line of the message of `error`, without its final full stop."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+def first_line(message: object) -> str:
+    """Return the first line of a message, without its final full stop."""
+    return (str(message).strip().splitlines() or ["no reason given"])[0].rstrip(".")

@@ -76,7 +76,7 @@ class Copt(QCQPSolver):
         try:
             environment = _environment()
         except coptpy.CoptError as error:
-            return refusal(f"copt: no valid licence: {first_line(error)}")
+            return refusal(f"copt: no valid licence: {first_line(error.message)}")
         model, variables = _model(problem, environment, tighten=self.nonconvex)
         for name, value in self._parameters.items():
             model.setParam(name, value)
