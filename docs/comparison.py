@@ -22,6 +22,8 @@ from qcqpbench.theory import covariance_kappa_bar
 RESULTS = Path(__file__).parent / "results" / "comparison.jsonl"
 TIME_LIMIT_SECONDS = 120.0
 LOADS = (0.5, 1, 2, 3)
+# Factor from a margin to κ̄ for patterns of density 0.2 and size 0.5.
+SCALE = 1 / (0.5 * 0.2**0.5)
 SEEDS = (0, 1, 2)
 SOLVERS = {
     "ipopt[formulation=epigraph]": SEEDS,
@@ -33,6 +35,20 @@ SOLVERS = {
     "slsqp": SEEDS,
     "trust_constr": SEEDS,
     "pyomo": SEEDS[:1],
+    "uno": SEEDS,
+    "uno[preset=filtersqp]": SEEDS,
+    "copt": SEEDS,
+    "pounce": SEEDS,
+    "casadi": SEEDS,
+    "casadi[plugin=fatrop]": SEEDS[:1],
+    "casadi[plugin=alpaqa]": SEEDS[:1],
+    "casadi[plugin=sleqp]": SEEDS[:1],
+}
+# The licence of gurobipy allows 200 variables: the epigraph form has 201.
+GLOBAL_SOLVERS = {
+    "scip": SEEDS[:1],
+    "gurobi[formulation=min_norm]": SEEDS[:1],
+    "copt[nonconvex=true]": SEEDS[:1],
 }
 
 
@@ -45,6 +61,7 @@ class Run:
     seed: int
     termination: Termination
     kappa_bar: float | None
+    bound: float | None
     solve_seconds: float | None
 
     @classmethod
@@ -63,11 +80,12 @@ def read_runs() -> list[Run]:
 def run(chosen: list[str]) -> None:
     """Make the missing runs of the `chosen` solvers (all by default) and append them to the results file."""
     done = {(run.label, run.load, run.seed) for run in read_runs()}
+    seeds = SOLVERS | GLOBAL_SOLVERS
     options = RunOptions(time_limit=TIME_LIMIT_SECONDS)
     with Worker() as worker:
         for load in LOADS:
-            for label in chosen or SOLVERS:
-                for seed in SOLVERS[label]:
+            for label in chosen or seeds:
+                for seed in seeds[label]:
                     if (label, load, seed) in done:
                         continue
                     task = qcqpbench.problem(f"covariance_perceptron[m=100,load={load},seed={seed}]")
@@ -87,7 +105,7 @@ def table() -> None:
     for name, rsb in (("theory (full RSB, m → ∞)", "full"), ("replica symmetry (paper, m → ∞)", 0)):
         margins = (covariance_kappa_bar(2 * float(load), 1, rsb=rsb) for load in LOADS)
         print(f"| {name} |", " | ".join(f"{margin:.3f}" for margin in margins), "|")
-    for label in SOLVERS:
+    for label in SOLVERS | GLOBAL_SOLVERS:
         cells = []
         for load in LOADS:
             of_cell = [run for run in runs if run.label == label and run.load == load]
@@ -96,13 +114,14 @@ def table() -> None:
 
 
 def cell(runs: Sequence[Run]) -> str:
-    """Return the margins of the runs, their mean time, and the number of runs with each termination but success."""
+    """Return the margins of the runs, their bounds, mean time, and the number of runs with each unsuccessful end."""
     margins = " ".join("–" if run.kappa_bar is None else f"{run.kappa_bar:.3f}" for run in runs)
     seconds = mean(run.solve_seconds or TIME_LIMIT_SECONDS for run in runs)
     successes = Termination.LOCALLY_OPTIMAL, Termination.FINISHED
     ended = [str(run.termination) for run in runs if run.termination not in successes]
     remark = "".join(f"; {ended.count(status)}× {status}" for status in sorted(set(ended)))
-    return f"{margins}; {seconds:.1f} s{remark}"
+    bounds = "".join(f"; bound {run.bound * SCALE:.3f}" for run in runs if run.bound is not None)
+    return f"{margins}{bounds}; {seconds:.1f} s{remark}"
 
 
 if __name__ == "__main__":
