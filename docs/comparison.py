@@ -2,14 +2,16 @@
 
 python docs/comparison.py run [SOLVER…]     make the missing runs, one at a time, with a time limit of 120 s each
 python docs/comparison.py table             print the table in Markdown
+python docs/comparison.py default FILE      print the table of docs/solvers.md from a results file of the suite default
 """
 
 import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from math import inf
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 
 import qcqpbench
 from qcqpbench.catalog.registry import solver
@@ -124,11 +126,46 @@ def cell(runs: Sequence[Run]) -> str:
     return f"{margins}{bounds}; {seconds:.1f} s{remark}"
 
 
+def default_table(path: str) -> None:
+    """Print the table of the suite `default` in Markdown: one line for each solver of the results file `path`."""
+    rows = qcqpbench.Results.open(path).rows()
+    best = {row.problem_id: max(r.margin or -inf for r in rows if r.problem_id == row.problem_id) for row in rows}
+    print("| solver | κ̄ at P̂ = 0.5, 1, 2, 3 | best point | median s | proved | bound on κ̄ at P̂ = 0.5, 1, 2, 3 |")
+    print("|---|---|---|---|---|---|")
+    for label in dict.fromkeys(_label(row) for row in rows):
+        of_solver = [row for row in rows if _label(row) == label and row.termination is not Termination.SKIPPED]
+        reached = sum(_is_best(row, best[row.problem_id]) for row in of_solver)
+        proved = sum(row.termination is Termination.OPTIMAL for row in of_solver)
+        by_load = [[row for row in of_solver if f"load={float(load)}," in row.problem] for load in LOADS]
+        margins = [mean(row.kappa_bar or 0.0 for row in group) for group in by_load]
+        bounds = [[row.bound * SCALE for row in group if row.bound is not None] for group in by_load]
+        cells = (
+            " ".join(f"{margin:.3f}" for margin in margins),
+            f"{reached} of {len(of_solver)}",
+            f"{median(row.solve_seconds or 0.0 for row in of_solver):.2g}",
+            str(proved or ""),
+            " ".join(f"{mean(group):.3f}" for group in bounds if group),
+        )
+        print(f"| `{label}` |", " | ".join(cells), "|")
+
+
+def _label(row: qcqpbench.Row) -> str:
+    is_variant = row.solver_name == "ipopt" and "min_norm" in row.solver
+    return "ipopt[formulation=min_norm]" if is_variant else row.solver_name
+
+
+def _is_best(row: qcqpbench.Row, best: float) -> bool:
+    """Return whether a run found the best margin of its problem in the file, to a ten-thousandth."""
+    return row.margin is not None and row.margin >= best - 1e-4 * max(abs(best), 1e-2)
+
+
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["run", *chosen]:
             run(chosen)
         case ["table"]:
             table()
+        case ["default", path]:
+            default_table(path)
         case _:
             sys.exit(__doc__)
