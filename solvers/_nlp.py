@@ -1,5 +1,6 @@
 """Functions and classes shared by the adapters of nonlinear programming solvers."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -51,12 +52,17 @@ class Best:
         return final if termination.claims_a_solution or self.x is None else self.x
 
     def solution(
-        self, termination: Termination, message: str = "", final: Array | None = None, iterations: int | None = None
+        self,
+        termination: Termination,
+        message: str = "",
+        final: Array | None = None,
+        iterations: int | None = None,
+        details: Mapping[str, str | float] | None = None,
     ) -> Solution:
         """Return the solution of a run that ended at the point `final`, or that was interrupted if `final` is None."""
         x = self.x if final is None else self.choose(final, termination)
         objective = None if x is None else float(self._problem.objective(x))
-        return Solution(x, termination, objective, iterations=iterations, message=message)
+        return Solution(x, termination, objective, iterations=iterations, message=message, details=details or {})
 
 
 def minimize_with_scipy(problem: QCQP, start: Array, budget: Budget, **settings: Any) -> Any:

@@ -98,6 +98,12 @@ missing=0
 optional() { step "$@" || missing=1; }
 optional "cvxpy, Clarabel, SCS" install cvxpy clarabel scs
 optional "PySCIPOpt" install pyscipopt
+optional "Uno (unopy), MIT licence, no limit" install unopy
+optional "Gurobi (gurobipy): its licence allows 200 variables with quadratic terms, 2,000 without" install gurobipy
+optional "CasADi, LGPL: IPOPT, Bonmin, fatrop, alpaqa and SLEQP work, its other solvers are not included" install casadi
+optional "COPT (coptpy): without a licence, 2,000 variables and constraints" install coptpy
+optional "POUNCE (pounce-solver), EPL: no limit" install pounce-solver
+optional "Xpress: its licence allows 200 rows and columns together" install xpress
 # qcqp requires cvxpy < 1.0 and CVXcanon, which no longer build.
 optional "qcqp" install --no-deps qcqp
 optional "cyipopt" tools/cyipopt.sh

@@ -12,6 +12,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.solver]
 
 # Settings to check besides every solver's defaults.
 VARIANTS = [
+    "casadi[plugin=alpaqa]",
+    "casadi[plugin=bonmin]",
+    "casadi[plugin=fatrop]",
+    "casadi[plugin=sleqp]",
+    "copt[nonconvex=true]",
     "cvxpy_alternating[solver=SCS]",
     "ipopt[formulation=min_norm]",
     "ipopt[mu_strategy=adaptive]",
@@ -19,11 +24,13 @@ VARIANTS = [
     "slsqp[formulation=min_norm]",
     "soft_margin[method=lbfgs,eta_max=10000]",
     "soft_margin[eta_max=100,rate=0.05]",
+    "uno[preset=filtersqp]",
+    "uno[preset=funnelsqp]",
 ]
 # Solvers that take seconds for a run get fewer starts, which must reach every optimum too, and fewer iterations where
 # they would go on to their limit, as on an infeasible problem.
 SETTINGS = {"multistart": "multistart[rounds=2]", "trust_constr": "trust_constr[max_iter=300]"}
-STARTS = {"gip": 3, "multistart": 3, "qcqp": 3, "soft_margin": 3}
+STARTS = {"copt": 3, "gip": 3, "multistart": 3, "qcqp": 3, "soft_margin": 3}
 
 
 @pytest.mark.parametrize("spec", [*solvers(), *VARIANTS])

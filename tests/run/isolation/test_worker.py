@@ -209,7 +209,10 @@ def all_processes(worker: Worker) -> set[int]:
 
 
 @pytest.mark.solver
-@pytest.mark.parametrize("name", ["ipopt", "scip", "cvxpy_alternating", "pyomo", "qcqp"])
+@pytest.mark.parametrize(
+    "name",
+    ["ipopt", "scip", "cvxpy_alternating", "pyomo", "qcqp", "uno", "gurobi", "copt", "casadi", "pounce", "xpress"],
+)
 def test_a_shipped_solver_keeps_its_process(worker: Worker, name: str) -> None:
     """Run it three times: threads that a library keeps are no reason for a new process."""
     if solver_facts(name).availability is not Availability.AVAILABLE:

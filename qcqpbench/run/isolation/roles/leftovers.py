@@ -29,12 +29,14 @@ _SIGNALS = tuple(
     for name in ("SIGALRM", "SIGCHLD", "SIGHUP", "SIGINT", "SIGPIPE", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGXCPU")
 )
 _MASKS = ("SigBlk", "SigIgn", "SigCgt")
+# The C library handles the signals 32 and 33 itself, from the first thread of the process on.
+_OF_C_LIBRARY = 1 << 31 | 1 << 32
 
 
 def _signals() -> Any:
     masks = []
     with contextlib.suppress(OSError), open("/proc/self/status", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
-        masks = [line for line in file if line.startswith(_MASKS)]
+        masks = [int(line.split()[1], 16) & ~_OF_C_LIBRARY for line in file if line.startswith(_MASKS)]
     return masks, [signal.getsignal(number) for number in _SIGNALS]
 
 
