@@ -10,6 +10,9 @@ from qcqpbench.problem.formats.by_suffix import FORMATS
 
 # sha256 of the content, the same on every platform.
 IDS = {
+    "classical_perceptron[m=5,p=20,formulation=epigraph]": (
+        "1b19606b28eeb2e4891675a5fb1fdc4a9e1a1e201601865bb04953ad1a449696"
+    ),
     "optimal_power_flow[case=case9]": "f294e1fdd8c51c3601b8fcd13c1fc244cbe89e0bb9ceebb83d36374b0ad38e23",
     "optimal_power_flow[case=case14]": "16a23b238ea73f6f1ba6e09335f9abec295e8ff0364d05ab297529767c7534f3",
     "optimal_power_flow[case=case30pwl]": "79fcef0ba658bdf91450b63a0a8cc5085d95c22163a9597f0057a4c52b903f16",
