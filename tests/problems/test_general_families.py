@@ -17,6 +17,8 @@ IDS = {
     "optimal_power_flow[case=case14]": "16a23b238ea73f6f1ba6e09335f9abec295e8ff0364d05ab297529767c7534f3",
     "optimal_power_flow[case=case30pwl]": "79fcef0ba658bdf91450b63a0a8cc5085d95c22163a9597f0057a4c52b903f16",
     "optimal_power_flow[case=case118]": "a6f5d3cd4cb1f1f9aa9b2cb391f88526d21823f5b5d79e30a57a83877ab34b21",
+    "packing[k=4]": "96ad56e6206436e811a970c465fbf5547c0c1d217c2312afc87bfb6f527a106b",
+    "packing[k=5,shape=circle]": "83d4cdf540560ed20f64d5d48915c4639166eac72e7737d5b508e4b4b14f667e",
     "spin_glass[n=7]": "1586316e5dac05ba49e6a3e82b80d73a0ff5d171cc46955b6dd9dae365d1bf0b",
     "spin_glass[n=30,seed=5]": "b3eca44a23dc78f9b113d8f49aed567cf13c09ef1daa2d59736c5fadba141a67",
 }
