@@ -142,7 +142,7 @@ class Scoreboard:
 
         def median_gap(tally: _Tally) -> str:
             gaps = self._gaps(tally)
-            return f"{statistics.median_high(gaps):.2g}" if gaps else ""
+            return f"{statistics.median(gaps):.2g}" if gaps else ""
 
         def largest_gap(tally: _Tally) -> str:
             gaps = self._gaps(tally)

@@ -100,8 +100,13 @@ def test_best_known_distances_agree_with_published_radii(shape: str, radii: dict
 
 @pytest.mark.parametrize(("k", "distance"), [(28, 0.23053549364267), (29, 0.22688290074421), (30, 0.22450296453109)])
 def test_the_largest_squares_have_their_proved_distances(k: int, distance: float) -> None:
-    """Compare with Markót, Csendes, SIAM J. Optim. 16 (2005) 193, who enclose the optima in intervals of width 2e-14."""
+    """Compare with the optima that Markót and Csendes proved, SIAM J. Optim. 16 (2005) 193."""
     assert best_distance(k, "square") == pytest.approx(distance, abs=1e-12)
+
+
+def test_thirty_circles_of_diameter_one_need_a_published_area() -> None:
+    """Compare with OEIS A084616: the smallest square around 30 circles of diameter 1 has the area 29.74921576."""
+    assert (1 + 1 / best_distance(30, "square")) ** 2 == pytest.approx(29.74921576, abs=1e-8)
 
 
 @pytest.mark.parametrize("shape", ["square", "circle"])
