@@ -28,7 +28,7 @@ class SpinGlass(Family):
     """Sherrington-Kirkpatrick spin glass: minimize −(1/n) Σ_{i<j} J_ij x_i x_j subject to x_i² = 1.
 
     The couplings J_ij are independent normal random numbers of variance 1/n. The objective is the energy per spin. Its
-    minimum tends to −0.763167 as n → ∞ (full RSB); up to n = 20, the mean minimum is larger by about 0.8 n^(−2/3). For
+    minimum tends to −0.763167 as n → ∞ (full RSB); up to n = 20, the mean minimum is larger by about 0.75 n^(−2/3). For
     n ≤ 20, the metadata has a ground state. It was found by enumerating all states, which proves its energy optimal.
 
     Parameters
