@@ -113,5 +113,6 @@ optional "PyArrow" install pyarrow
 optional "Dask" install distributed
 optional "Matplotlib" install matplotlib
 optional "scikit-learn" install scikit-learn
+optional "PYPOWER" install PYPOWER
 optional "Chromium, for tests of reports" tools/chromium.sh
 [ "$missing" = 0 ] || say "done, without what is named above (details: $log); 'make -B setup' tries again"

@@ -30,7 +30,8 @@ class AnalysisRow(Row):
     trace
         Pairs (seconds since the solver's entry, κ̄) of the points that a run on a task reported.
     known_bound
-        Proved upper bound on the margin of a task in the list of best known margins.
+        Proved bound: the upper bound on the margin of a task in the list of best known margins, or the tightest bound
+        in the metadata of a general QCQP.
     """
 
     label: str
@@ -47,12 +48,15 @@ class ReportRow(AnalysisRow):
     ----------
     variables, constraints
         Size of a general QCQP; None if the problem cannot be loaded.
+    objective_theory
+        Objective that theory predicts for a general QCQP; None if there is no theory or the problem cannot be loaded.
     machine_number
         Index of the machine of the run in the machines of the report.
     """
 
     variables: int | None = None
     constraints: int | None = None
+    objective_theory: float | None = None
     machine_number: int = 0
 
 

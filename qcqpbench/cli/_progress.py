@@ -101,14 +101,15 @@ class Scoreboard:
 
         The columns best and mean refer to κ̄ of max-margin tasks. If the runs are on one general QCQP, best_objective
         and mean_objective refer to its feasible points. If they are on several, reached is the number of them on which
-        the solver reached the best known objective, out of those that it was run on.
+        the solver reached the best known objective, out of those that it was run on; median_gap and largest_gap are of
+        the relative gaps of its best starts to the best known objectives, infinite without a feasible point.
         """
         columns: dict[str, Callable[[_Tally], str]] = {
             "runs": lambda tally: str(tally.runs),
             "solved": lambda tally: str(tally.solved),
             "best": lambda tally: f"{max(tally.kappa_bars):.4f}" if tally.kappa_bars else "",
             "mean": lambda tally: f"{statistics.fmean(tally.kappa_bars):.4f}" if tally.kappa_bars else "",
-            **(self._objective_columns() if len(self._signs) == 1 else {"reached": self._reached}),
+            **(self._objective_columns() if len(self._signs) == 1 else self._gap_columns()),
             "median_s": lambda tally: f"{statistics.median(tally.seconds):.3g}" if tally.seconds else "",
             "other_ends": lambda tally: ", ".join(f"{n} {name}" for name, n in tally.other_terminations.most_common()),
         }
@@ -134,12 +135,27 @@ class Scoreboard:
 
         return {"best_objective": best, "mean_objective": mean}
 
-    def _reached(self, tally: _Tally) -> str:
-        reached = 0
-        for id, values in tally.objectives.items():
-            score = max((self._signs[id] * value for value in values), default=-math.inf)
-            reached += bool(values) and gap(score, self._best[id], floor=1.0) <= SAME
-        return f"{reached}/{len(tally.objectives)}" if tally.objectives else ""
+    def _gap_columns(self) -> dict[str, Callable[[_Tally], str]]:
+        def reached(tally: _Tally) -> str:
+            gaps = self._gaps(tally)
+            return f"{sum(gap <= SAME for gap in gaps)}/{len(gaps)}" if gaps else ""
+
+        def median_gap(tally: _Tally) -> str:
+            gaps = self._gaps(tally)
+            return f"{statistics.median(gaps):.2g}" if gaps else ""
+
+        def largest_gap(tally: _Tally) -> str:
+            gaps = self._gaps(tally)
+            return f"{max(gaps):.2g}" if gaps else ""
+
+        return {"reached": reached, "median_gap": median_gap, "largest_gap": largest_gap}
+
+    def _gaps(self, tally: _Tally) -> list[float]:
+        """Return the relative gap of the best start of each general QCQP, infinite without a feasible point."""
+        return [
+            gap(max(self._signs[id] * value for value in values), self._best[id]) if values else math.inf
+            for id, values in tally.objectives.items()
+        ]
 
 
 class Progress:

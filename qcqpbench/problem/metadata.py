@@ -30,23 +30,37 @@ class Bound:
 
 @dataclass(frozen=True)
 class TheoryPrediction:
-    """Rescaled margins κ̄ that theory predicts for a typical problem of a family as m → ∞.
+    """Optimal values that theory predicts for a typical problem of a family as its size grows.
 
     Parameters
     ----------
     kappa_bar
-        The best prediction there is: full replica-symmetry breaking (RSB). None where it is unknown.
+        The best prediction of the rescaled margin κ̄ there is: full replica-symmetry breaking (RSB). None where it is
+        unknown.
     kappa_bar_rs
-        The prediction with replica symmetry, the paper's κ(P). None if there is none.
+        The prediction of κ̄ with replica symmetry, the paper's κ(P). None if there is none.
+    objective, objective_rs
+        The same predictions of the objective of a QCQP that is not a max-margin task; None if there are none.
     """
 
     kappa_bar: float | None = None
     kappa_bar_rs: float | None = None
+    objective: float | None = None
+    objective_rs: float | None = None
 
     def notes(self) -> dict[str, str | float]:
         """Return the notes of a `Metadata` with these predictions, without those that are None."""
-        notes = {"kappa_bar_theory": self.kappa_bar, "kappa_bar_rs": self.kappa_bar_rs}
+        notes = {name: getattr(self, attribute) for name, attribute in THEORY_NOTES.items()}
         return {name: value for name, value in notes.items() if value is not None}
+
+
+# Names of the notes of a `Metadata`, with the attributes of the `TheoryPrediction` that they hold.
+THEORY_NOTES = {
+    "kappa_bar_theory": "kappa_bar",
+    "kappa_bar_rs": "kappa_bar_rs",
+    "objective_theory": "objective",
+    "objective_rs": "objective_rs",
+}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -82,8 +96,8 @@ class Metadata:
     @property
     def theory(self) -> TheoryPrediction:
         """The predictions of theory in the notes."""
-        values = (self.notes.get(name) for name in ("kappa_bar_theory", "kappa_bar_rs"))
-        return TheoryPrediction(*(None if value is None else float(value) for value in values))
+        stated = {THEORY_NOTES[name]: float(value) for name, value in self.notes.items() if name in THEORY_NOTES}
+        return TheoryPrediction(**stated)
 
     def __repr__(self) -> str:
         shown = {field.name: repr(getattr(self, field.name)) for field in fields(self) if field.name != "reference"}

@@ -221,7 +221,7 @@ def test_report_of_real_results(results_file: Path, tmp_path: Path, capsys: pyte
     code, text = run_command(capsys, "report", results_file, "-o", target)
     assert code == 0 and text.splitlines()[-1].startswith(f"{target}: 8 runs, ")
     assert " find the largest margins: the best known on 1 of 1 problem." in text
-    assert "reached on general QCQPs, to within 0.0001·max(1, |value|): slsqp" in text
+    assert "reached on general QCQPs, to within 0.0001·max(0.01, |value|): slsqp" in text
     page = target.read_text()
     assert "slsqp[formulation=min_norm]" in page and "8 runs on 2 problems" in page
     before = page

@@ -79,9 +79,9 @@ def test_table_of_several_qcqps_counts_the_problems_solved_to_the_best_known_val
         ("long name", "c", qcqp(0.0)),
     )
     assert lines == [
-        "solver    runs solved reached median_s",
-        "x            4      3     1/3        1",
-        "long name    2      2     1/2        1",
+        "solver    runs solved reached median_gap largest_gap median_s",
+        "x            4      3     1/3        0.5         inf        1",
+        "long name    2      2     1/2    7.5e-05     0.00015        1",
     ]
 
 

@@ -261,7 +261,17 @@ def test_sysinfo_prints_the_facts_about_the_machine(capsys: pytest.CaptureFixtur
 def test_list_suites_prints_the_shipped_suites(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "suites", "--json"]) == 0
     suites = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
-    assert sorted(suites) == ["best_known", "capacity", "default", "global", "paper", "scaling", "smoke"]
+    assert sorted(suites) == [
+        "best_known",
+        "breadth",
+        "capacity",
+        "default",
+        "global",
+        "paper",
+        "power",
+        "scaling",
+        "smoke",
+    ]
     assert suites["scaling"]["runs"] == suites["scaling"]["problems"] * 2
     assert main(["list", "suites"]) == 0
     assert "gip and ipopt as problems grow" in capsys.readouterr().out

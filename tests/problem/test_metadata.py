@@ -38,7 +38,15 @@ def test_gap_of_simple_numbers(value: float, reference: float, floor: float | No
 
 
 @pytest.mark.parametrize(
-    "prediction", [TheoryPrediction(0.4, 0.5), TheoryPrediction(None, 0.5), TheoryPrediction(0.0, 0.0)], ids=str
+    "prediction",
+    [
+        TheoryPrediction(0.4, 0.5),
+        TheoryPrediction(None, 0.5),
+        TheoryPrediction(0.0, 0.0),
+        TheoryPrediction(objective=-0.75, objective_rs=-0.8),
+        TheoryPrediction(0.4, 0.5, 0.4, 0.5),
+    ],
+    ids=str,
 )
 def test_predictions_are_read_back_from_notes(prediction: TheoryPrediction) -> None:
     assert Metadata(notes={"a": "b", **prediction.notes()}).theory == prediction

@@ -348,7 +348,7 @@ BIG = 10**12
         (f"classical_perceptron[m={BIG**3},p=1]", "must fit into memory"),
         ("covariance_perceptro", "did you mean 'covariance_perceptron'"),
         ("perceptron", "did you mean"),
-        ("nothing", "allowed: classical_perceptron, covariance_perceptron, library, parity"),
+        ("nothing", "allowed: classical_perceptron, covariance_perceptron, library, .*parity, recorded, spin_glass"),
     ],
 )
 def test_wrong_specs_are_refused_in_one_line(spec: str, message: str) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 import qcqpbench
 from qcqpbench import QcqpbenchError
-from qcqpbench.catalog.registry import family, solver, solvers
+from qcqpbench.catalog.registry import families, family, solver, solvers
+from qcqpbench.catalog.spec import parse
 from qcqpbench.run.run_spec import OPTIONS, RunOptionArguments, RunSpec
 from qcqpbench.run.suite import Settings, Suite, problem_labels, solver_labels
 from qcqpbench.run.suite_file import load_suite, suites
@@ -308,7 +309,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_shipped_suites_have_time_limits() -> None:
-    assert suites() == ["best_known", "capacity", "default", "global", "paper", "scaling", "smoke"]
+    assert suites() == ["best_known", "breadth", "capacity", "default", "global", "paper", "power", "scaling", "smoke"]
     for name in suites():
         suite = load_suite(name)
         assert suite.about and suite.name == name
@@ -316,9 +317,20 @@ def test_shipped_suites_have_time_limits() -> None:
         assert all(entry.settings.time_limit < math.inf for entry in suite.entries)
 
 
-@pytest.mark.parametrize("name", ["smoke", "default"])
+@pytest.mark.parametrize("name", ["smoke", "default", "breadth"])
 def test_small_suites_hold_every_solver(name: str) -> None:
     assert {entry.solver.name for entry in load_suite(name).entries} == set(solvers())
+
+
+def test_the_suite_breadth_holds_every_shipped_family_without_a_folder() -> None:
+    names = {parse(problem)[0] for problem in load_suite("breadth").problems}
+    assert names == {name for name in families() if name != "library"}
+
+
+def test_the_suite_power_has_ten_starts_on_the_small_networks() -> None:
+    runs = [(run.problem.split("=")[-1], run.start) for run in load_suite("power").runs() if "ipopt" in run.solver]
+    assert ("case57]", 9) in runs and ("case118]", 0) in runs and ("case118]", 1) not in runs
+    assert len(runs) == 7 * 10 + 2
 
 
 def test_the_paper_suite_has_the_instances_of_the_papers_figure() -> None:

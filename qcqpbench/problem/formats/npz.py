@@ -15,7 +15,7 @@ from scipy import sparse
 
 from qcqpbench.errors import QcqpbenchError, require
 from qcqpbench.problem.maxmargin import MaxMargin
-from qcqpbench.problem.metadata import BestKnown, Bound, Metadata
+from qcqpbench.problem.metadata import THEORY_NOTES, BestKnown, Bound, Metadata
 from qcqpbench.problem.npz_archive import header_kind, read_npz
 from qcqpbench.problem.qcqp import QCQP
 
@@ -157,7 +157,7 @@ def _metadata(header: dict[str, Any], reference: NDArray[Any] | None) -> Metadat
     require(seed is None or isinstance(seed, int), f"seed must be a whole number or null, got {seed!r:.40}")
     fits = isinstance(notes, dict) and all(isinstance(note, str | int | float) for note in notes.values())
     require(fits, f"notes must be numbers and text by name, got {notes!r:.40}")
-    for name in ("kappa_bar_theory", "kappa_bar_rs"):
+    for name in THEORY_NOTES:
         _check_number(name, notes.get(name, 0.0))
     if "kappa_bar_rs" not in notes and (spec or "").startswith(_FAMILIES_WITH_THEORY):
         # Older versions stored the replica-symmetric prediction of these families as kappa_bar_theory.

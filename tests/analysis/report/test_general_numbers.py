@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import qcqpbench
 from qcqpbench import QCQP, write
 from qcqpbench.analysis import metrics
 from qcqpbench.analysis.report.numbers.contents import contents
@@ -90,8 +91,11 @@ def test_table_of_problems_matches_the_rows(rows: list[ReportRow]) -> None:
         first = min(feasible, key=lambda each: sign * number(each.objective))
         worse = sign * (number(first.objective) - best)
         assert line["best known"] == problem_rows[0].best_known and line["best found"] == number(first.objective)
-        assert (line["gap"], line["relative gap"]) == (pytest.approx(worse), pytest.approx(worse / max(1, abs(best))))
-        at_best_known = [sign * (number(each.objective) - best) <= 1e-4 * max(1, abs(best)) for each in feasible]
+        assert (line["gap"], line["relative gap"]) == (
+            pytest.approx(worse),
+            pytest.approx(worse / max(0.01, abs(best))),
+        )
+        at_best_known = [sign * (number(each.objective) - best) <= 1e-4 * max(0.01, abs(best)) for each in feasible]
         assert (line["runs at best known"], line["feasible runs"], line["runs"]) == (
             sum(at_best_known),
             len(feasible),
@@ -118,7 +122,7 @@ def test_table_of_solvers_matches_the_rows(rows: list[ReportRow]) -> None:
                 for e in solver_rows
                 if e.problem == problem and e.point_status is PointStatus.FEASIBLE
             ]
-            start_gaps = [sign * (value - best) / max(1, abs(best)) for value in values]
+            start_gaps = [sign * (value - best) / max(0.01, abs(best)) for value in values]
             best_gaps.append(min(start_gaps, default=math.inf))
             runs_at_best_known += sum(gap <= 1e-4 for gap in start_gaps)
         assert (line["runs"], line["starts"], line["not run"]) == (40, 4, 0)
@@ -138,8 +142,9 @@ def test_table_of_solvers_matches_the_rows(rows: list[ReportRow]) -> None:
         ("minimize", 3.0, 4.5, 1.5, 0.5),
         ("maximize", 3.0, 4.5, -1.5, -0.5),
         ("maximize", -3.0, -4.5, 1.5, 0.5),
-        ("minimize", 0.1, 0.2, 0.1, 0.1),
+        ("minimize", 0.1, 0.2, 0.1, 1.0),
         ("minimize", 0.0, 0.0, 0.0, 0.0),
+        ("maximize", 0.001, 0.0005, 0.0005, 0.05),
     ],
 )
 def test_gap_is_positive_if_the_value_is_worse(
@@ -155,7 +160,7 @@ def test_gap_is_positive_if_the_value_is_worse(
 
 def test_best_known_is_reached_to_within_a_relative_1e_4() -> None:
     for best in (0.5, 200.0):
-        unit = 1e-4 * max(1, best)
+        unit = 1e-4 * max(0.01, best)
         cases = [(0.9, 1, 0), (1.1, 0, 0), (-0.9, 1, 0), (-1.1, 1, 1)]
         for step, reached, new in cases:
             runs = [general(objective=best + step * unit, best_known=best)]
@@ -177,7 +182,8 @@ def test_only_feasible_points_reach_the_published_value() -> None:
     assert [lines_by_solver[name]["mean s, restarts"] for name in ("late", "fair")] == pytest.approx([30, 2.5])
     text = " ".join(verdict(contents(results(runs))))
     assert (
-        "Best known values reached, to within 0.0001·max(1, |value|): fair (1 start) 1 of 1 with a median gap" in text
+        "Best known values reached, to within 0.0001·max(0.01, |value|): fair (1 start) 1 of 1 with a median gap"
+        in text
     )
     assert "Runs without a feasible point: late 1 of 1, liar 1 of 1." in text
 
@@ -262,6 +268,46 @@ def test_sense_and_size_are_those_of_the_problem(tmp_path: Path, capsys: pytest.
     write(square, name)
     (line,) = table(contents(read([target])), "general-problems")
     assert (line["variables"], line["sense"], line["runs at best known"]) == (2, "maximize", 2)
+
+
+def test_the_table_of_families_is_that_of_their_problems_alone(rows: list[ReportRow]) -> None:
+    """Compare each family with a report on its problems alone; a report on one family has no such table."""
+    mixed = [
+        replace(each, problem=f"packing[k={each.problem[0]}2]" if int(each.problem[0]) < 4 else each.problem)
+        for each in rows
+    ]
+    lines_by_key = {
+        (line["problems of"], line["solver"]): line for line in table(contents(results(mixed)), "general-families")
+    }
+    assert len(lines_by_key) == 6
+    for family, is_member in (
+        ("packing", lambda each: "packing" in each.problem),
+        ("files", lambda each: "qplib" in each.problem),
+    ):
+        alone = contents(results(list(filter(is_member, mixed))))
+        for line in table(alone, "general-summary"):
+            shared = lines_by_key[family, line["solver"]]
+            assert {key: value for key, value in line.items() if key in shared} == {
+                key: value for key, value in shared.items() if key != "problems of"
+            }
+        assert alone.general.families == {}
+
+
+def test_theory_and_proved_bound_are_those_of_the_problem(tmp_path: Path) -> None:
+    """Check a spin glass with a proved energy, one without, and a packing, which no theory predicts."""
+    specs = ["spin_glass[n=6]", "spin_glass[n=25]", "packing[k=2]"]
+    add_runs(tmp_path / "rows.db", specs, ["slsqp"])
+    lines_by_problem = {
+        line["problem"].split("[")[-1]: line
+        for line in table(contents(read([tmp_path / "rows.db"])), "general-problems")
+    }
+    proved = qcqpbench.problem(specs[0]).metadata.best_known
+    assert proved is not None
+    small, large, packing = (lines_by_problem[end] for end in ("n=6]", "n=25]", "k=2]"))
+    assert small["theory"] == large["theory"] == pytest.approx(-0.763167) and packing["theory"] is None
+    assert small["proved bound"] == small["best known"] == proved.value
+    assert large["proved bound"] is large["best known"] is None
+    assert packing["best known"] == pytest.approx(2) and packing["best found"] == pytest.approx(2)
 
 
 @pytest.mark.parametrize(("sense", "better"), [("minimize", 2.0), ("maximize", 3.0)])

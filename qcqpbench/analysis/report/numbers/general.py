@@ -1,19 +1,22 @@
 """Comparison of solvers with the best known values of general QCQPs in a report.
 
 The best known value of a problem is the published one, or the best of all rows if none is published. The gap of a
-feasible point is the difference between its objective and the best known value, relative to max(1, |best known|). The
-gap is negative if the point is better.
+feasible point is the difference between its objective and the best known value, relative to max(0.01, |best known|).
+The gap is negative if the point is better.
 """
 
 import math
 import statistics
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from qcqpbench.analysis import metrics
 from qcqpbench.analysis.metrics import PENALTIES, SAME
 from qcqpbench.analysis.profiles import Profile, profile
-from qcqpbench.analysis.rows import ReportRow
+from qcqpbench.analysis.rows import ReportRow, is_spec
+from qcqpbench.catalog.spec import parse
+from qcqpbench.problem.formats.by_suffix import is_file
 
 from .facts import Facts, limits, limits_of_solvers, median, scores_of
 
@@ -26,8 +29,8 @@ class GeneralProblem:
     ----------
     problem, variables, constraints, sense
         Label, size and sense of the problem; the size is None if the problem cannot be loaded.
-    published, found, bound
-        The published value, the best objective of any run, and the tightest proved bound.
+    published, found, bound, theory
+        The published value, the best objective of any run, the tightest proved bound, and the prediction of theory.
     gap, relative_gap
         Gap between `found` and the best known value, negative if `found` is better.
     record
@@ -58,6 +61,7 @@ class GeneralProblem:
     violation: float | None
     relative_violation: float | None
     bound: float | None
+    theory: float | None
     median: float | None
 
 
@@ -106,8 +110,9 @@ class GeneralContents:
 
     Attributes
     ----------
-    problems, summary
-        One line per problem and one per solver.
+    problems, summary, families
+        One line per problem, one per solver, and those of each family alone, by its name; `families` is empty if all
+        problems are of one family.
     shift
         Shift of the geometric means in seconds.
     limits, limits_of_solvers
@@ -118,6 +123,7 @@ class GeneralContents:
 
     problems: tuple[GeneralProblem, ...]
     summary: tuple[GeneralSolver, ...]
+    families: Mapping[str, tuple[GeneralSolver, ...]]
     shift: float
     limits: str
     limits_of_solvers: Mapping[str, str]
@@ -127,10 +133,7 @@ class GeneralContents:
 def general_problems(facts: Facts) -> GeneralContents:
     """Return the numbers of general QCQPs: one line per problem, one line per solver, and profiles of the solvers."""
     best_known = _best_known(facts)
-    targets = {
-        id: best_known[id] - SAME * max(1.0, abs(best_known[id])) if id in best_known else math.inf
-        for id in facts.problems
-    }
+    targets = {id: metrics.target(best_known[id], 1 - SAME) if id in best_known else math.inf for id in facts.problems}
     times = {
         name: {id: metrics.expected_seconds(rows, targets[id]) for id, rows in facts.of(name, facts.problems).items()}
         for name in facts.solvers
@@ -138,7 +141,8 @@ def general_problems(facts: Facts) -> GeneralContents:
     shift = metrics.fitting_shift(time for by_problem in times.values() for time in by_problem.values())
     return GeneralContents(
         problems=tuple(_problem(facts, id, best_known.get(id)) for id in facts.problems),
-        summary=tuple(_solver(facts, name, best_known, targets, shift) for name in facts.solvers),
+        summary=tuple(_solver(facts, name, facts.problems, best_known, targets, shift) for name in facts.solvers),
+        families=_families(facts, best_known, targets, shift),
         shift=shift,
         limits=limits(facts.rows),
         limits_of_solvers=limits_of_solvers(facts),
@@ -147,8 +151,8 @@ def general_problems(facts: Facts) -> GeneralContents:
 
 
 def relative_gap(score: float, best_known: float) -> float:
-    """Return (best_known − score) / max(1, |best_known|)."""
-    return metrics.gap(score, best_known, floor=1.0)
+    """Return (best_known − score) / max(0.01, |best_known|)."""
+    return metrics.gap(score, best_known)
 
 
 def _best_known(facts: Facts) -> dict[str, float]:
@@ -187,6 +191,7 @@ def _problem(facts: Facts, id: str, best_known: float | None) -> GeneralProblem:
         violation=None if best is None else best.violation,
         relative_violation=None if best is None else best.relative_violation,
         bound=None if bound is None else sign * bound,
+        theory=described.objective_theory,
         median=statistics.median(map(metrics.seconds, rows)) if rows else None,
     )
 
@@ -210,22 +215,49 @@ def _rank(row: ReportRow) -> tuple[float, float]:
     return (0.0, -score) if score is not None else (1.0, row.relative_violation or 0.0)
 
 
+def _families(
+    facts: Facts, best_known: Mapping[str, float], targets: Mapping[str, float], shift: float
+) -> dict[str, tuple[GeneralSolver, ...]]:
+    """Return the lines of the solvers on the problems of each family; empty if there is only one family."""
+    ids: dict[str, list[str]] = defaultdict(list)
+    for row in {row.problem_id: row for row in facts.rows}.values():
+        ids[_family(row.problem)].append(row.problem_id)
+    return {
+        family: tuple(
+            _solver(facts, name, ids[family], best_known, targets, shift)
+            for name in facts.solvers
+            if facts.of(name, ids[family])
+        )
+        for family in (sorted(ids) if len(ids) > 1 else ())
+    }
+
+
+def _family(problem: str) -> str:
+    """Return the name of the family of a problem, "files" for a file."""
+    return "files" if is_file(problem) or not is_spec(problem) else parse(problem)[0]
+
+
 def _solver(
-    facts: Facts, name: str, best_known: Mapping[str, float], targets: Mapping[str, float], shift: float
+    facts: Facts,
+    name: str,
+    problems: Sequence[str],
+    best_known: Mapping[str, float],
+    targets: Mapping[str, float],
+    shift: float,
 ) -> GeneralSolver:
-    runs = facts.of(name, facts.problems)
+    runs = facts.of(name, problems)
     rows = [row for group in runs.values() for row in group]
     gaps = {id: relative_gap(max(scores), best_known[id]) for id, group in runs.items() if (scores := scores_of(group))}
     published = {row.problem_id for row in rows if row.best_known is not None}
     restarts = [
         metrics.restart_seconds(runs.get(id, ()), targets[id], facts.limits[id], PENALTIES[-1])
-        for id in facts.problems
+        for id in problems
         if id in facts.limits
     ]
     return GeneralSolver(
         solver=name,
         problems=len(runs),
-        missing=len(facts.problems) - len(runs),
+        missing=len(problems) - len(runs),
         starts=max(map(len, runs.values())),
         runs=len(rows),
         feasible=len(scores_of(rows)),

@@ -292,7 +292,7 @@ def _pair_name(pair: PairProfile) -> str:
 
 
 def _general_note(numbers: ReportContents) -> str:
-    target = "Target: the best known value to within 0.0001·max(1, |best known|)."
+    target = "Target: the best known value to within 0.0001·max(0.01, |best known|)."
     return f"{target} Limits: {numbers.general.limits}."
 
 

@@ -266,10 +266,11 @@ class _ProblemFacts:
     known_bound: float | None = None
     variables: int | None = None
     constraints: int | None = None
+    objective_theory: float | None = None
 
 
 def _facts_of_problems(rows: Sequence[Row]) -> dict[str, _ProblemFacts]:
-    """Return sense, size, best known value and bound by problem id, from the problems that can be rebuilt.
+    """Return facts about the problems by their ids, from the problems that can be rebuilt.
 
     If two files contain the same problem, the better value is used. If no problem can be rebuilt, the value of the
     newest row is used. Values of the shipped list of best known margins take precedence.
@@ -285,8 +286,7 @@ def _facts_of_problems(rows: Sequence[Row]) -> dict[str, _ProblemFacts]:
         if problem is None:
             continue
         if isinstance(problem, QCQP):
-            size = {"variables": problem.n_variables, "constraints": problem.n_constraints}
-            facts[id] = replace(facts[id], sense=problem.sense, **size)
+            facts[id] = replace(facts[id], **_facts_of_qcqp(problem))
         best = problem.metadata.best_known
         published.setdefault(id, []).extend([best.value] if best is not None and math.isfinite(best.value) else [])
     for id, values in published.items():
@@ -296,6 +296,18 @@ def _facts_of_problems(rows: Sequence[Row]) -> dict[str, _ProblemFacts]:
     for id in facts.keys() & records.keys():
         facts[id] = replace(facts[id], best_known=records[id].margin, known_bound=records[id].bound)
     return facts
+
+
+def _facts_of_qcqp(problem: QCQP) -> dict[str, Any]:
+    """Return the sense, size, tightest bound and predicted objective of a problem."""
+    bounds = [bound.value for bound in problem.metadata.bounds if math.isfinite(bound.value)]
+    return {
+        "sense": problem.sense,
+        "variables": problem.n_variables,
+        "constraints": problem.n_constraints,
+        "known_bound": (max if problem.sense == "minimize" else min)(bounds, default=None),
+        "objective_theory": problem.metadata.theory.objective,
+    }
 
 
 def _rebuilt(spec: str, id: str, is_task: bool) -> MaxMargin | QCQP | None:

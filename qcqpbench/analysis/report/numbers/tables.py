@@ -1,72 +1,22 @@
 """Tables of a report, shared by HTML and Markdown."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from qcqpbench.analysis.profiles import RATIOS, SECONDS, Profile
+from qcqpbench.analysis.report.table import PreciseFloat, ReportTable, percent
 from qcqpbench.analysis.rows import FULL_RSB, REPLICA_SYMMETRY
 
 from .contents import MessageCount, RefutedBound, ReportContents, ReportSolver, SolverBounds
 from .general import GeneralContents
 from .sources import MicroBenchmark
 
-# Results files may come from anywhere, with texts of any length.
-MAX_CELL_CHARACTERS = 2000
 _PROFILE_COLUMNS = (*(f"{ratio}×" for ratio in RATIOS), *(f"{seconds:g} s" for seconds in SECONDS))
 _PROFILE_NOTE = (
     "Fraction of the problems that the solver solves within a multiple of the fastest solver's time, and within a "
     "number of seconds."
 )
 _FALSE_CLAIMS = "false claims: the solver claims a solution, optimality or infeasibility, and verification refutes it."
-
-
-@dataclass(frozen=True)
-class ReportTable:
-    """Table of a report.
-
-    Attributes
-    ----------
-    id
-        Id by which the HTML page places the table.
-    title
-        Title above the table.
-    columns
-        Headings of the columns.
-    rows
-        Cells of each row, in the order of `columns`.
-    note
-        Explanation of the columns below the table.
-    """
-
-    id: str
-    title: str
-    columns: tuple[str, ...]
-    rows: list[tuple[Any, ...]]
-    note: str = ""
-
-
-class PreciseFloat(float):
-    """Number that is displayed with ten significant digits instead of four."""
-
-
-def cell_text(value: Any) -> str:
-    """Return the text of a cell, shortened to MAX_CELL_CHARACTERS; empty for None."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.10g}" if isinstance(value, PreciseFloat) else f"{value:.4g}"
-    text = str(value)
-    return text if len(text) <= MAX_CELL_CHARACTERS else f"{text[:MAX_CELL_CHARACTERS]}…"
-
-
-def percent(value: float | None) -> str:
-    """Return a fraction as a percentage, empty for None."""
-    if value is None:
-        return ""
-    return "less than 0.0001 %" if abs(value) < 1e-6 else f"{100 * value:.3g} %"
 
 
 def tables(contents: ReportContents) -> list[ReportTable]:
@@ -87,6 +37,7 @@ def all_tables(contents: ReportContents) -> list[ReportTable]:
         _profiles(contents),
         _pairs(contents.profiles),
         _general_summary(contents.general),
+        _general_families(contents.general),
         _general_problems(contents.general),
         _bounds("general-bounds", "Bounds on general QCQPs", contents.general_bounds),
         _general_profiles(contents.general),
@@ -296,12 +247,28 @@ def _general_summary(general: GeneralContents) -> ReportTable:
             for e in general.summary
         ],
         "best known: the published value, or the best of all rows if none is published. at best known: feasible, and "
-        "worse by at most 0.0001·max(1, |best known|); for a problem, the best start counts. new best: better than the "
-        "published value by more than that. Gaps are of the best start, relative to max(1, |best known|), negative if "
-        "it is better; a problem without a feasible point has an infinite gap. median s: time of a whole run. "
+        "worse by at most 0.0001·max(0.01, |best known|); for a problem, the best start counts. new best: better than "
+        "the published value by more than that. Gaps are of the best start, relative to max(0.01, |best known|), and "
+        "negative if it is better; a problem without a feasible point has an infinite gap. median s: of a whole run. "
         f"mean s, restarts: shifted geometric mean over all problems, shift {general.shift:g} s, of the expected "
         "time of restarts until the best known value, at most 3× the time limit, which is also its value if no start "
         "succeeds.",
+    )  # fmt: skip
+
+
+def _general_families(general: GeneralContents) -> ReportTable:
+    return ReportTable(
+        "general-families",
+        "Solvers on general QCQPs by family",
+        ("problems of", "solver", "problems", "starts", "runs", "feasible runs", "runs at best known",
+         "problems at best known", "no point", "median gap", "largest gap", "median s", "limits"),
+        [
+            (family, e.solver, e.problems, e.starts, e.runs, e.feasible, e.there, e.reached, e.no_point, e.gap_median,
+             e.gap_max, e.median, general.limits_of_solvers[e.solver])
+            for family, lines in general.families.items()
+            for e in lines
+        ],
+        "The columns of the table above, for the problems of each family alone.",
     )  # fmt: skip
 
 
@@ -310,20 +277,20 @@ def _general_problems(general: GeneralContents) -> ReportTable:
         "general-problems",
         "General QCQPs",
         ("problem", "variables", "constraints", "sense", "best known", "best found", "gap", "relative gap", "found by",
-         "runs at best known", "feasible runs", "runs", "violation", "relative violation", "proved bound", "median s"),
+         "runs at best known", "feasible runs", "runs", "violation", "relative violation", "proved bound", "theory",
+         "median s"),
         [
-            (e.problem, e.variables, e.constraints, e.sense, _precise(e.published),
-             _precise(e.found), e.gap, e.relative_gap, ", ".join(e.solvers) or None, e.there,
-             e.feasible, e.runs, e.violation, e.relative_violation, _precise(e.bound), e.median)
+            (e.problem, e.variables, e.constraints, e.sense, _precise(e.published), _precise(e.found), e.gap,
+             e.relative_gap, ", ".join(e.solvers) or None, e.there, e.feasible, e.runs, e.violation,
+             e.relative_violation, _precise(e.bound), e.theory, e.median)
             for e in general.problems
         ],
         "best known: the published value; without one, gaps are to the best found. best found: the best feasible point "
         "of any run. found by: the solvers within 0.0001 of it. Gaps are of the best found, negative if it is better "
-        "than the best known; the relative gap is divided by max(1, |best known|). runs at best known: within 0.0001. "
-        "Violations are of the best found point, or of the least infeasible one if no point is feasible. A point is "
-        "feasible if it violates no constraint by more than 1e-6, or the suite's tolerance if that is smaller, "
-        "relative to max(1, |bound of the constraint|). median s: time of a whole run. Sizes are empty if the problem "
-        "cannot be loaded.",
+        "than the best known; the relative gap is divided by max(0.01, |best known|). at best known: within 0.0001. "
+        "theory: prediction for typical large problems of the family. Violations are of the best found point, or of "
+        "the least infeasible one. A point is feasible if it violates no constraint by more than 1e-6, or the suite's "
+        "tolerance if that is smaller, relative to max(1, |bound of the constraint|). median s: of a whole run.",
     )  # fmt: skip
 
 

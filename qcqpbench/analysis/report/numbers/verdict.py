@@ -5,13 +5,13 @@ from collections import Counter
 from collections.abc import Sequence
 
 from qcqpbench.analysis import metrics
+from qcqpbench.analysis.report.table import percent
 
 from .capacity import CapacityPanel
 from .contents import ReportContents, SolverBounds, SolverSummary
 from .facts import Location
 from .general import GeneralContents, GeneralProblem, GeneralSolver
 from .sources import MicroBenchmark
-from .tables import percent
 from .timing import Target
 
 _TARGET = 0.95
@@ -180,7 +180,7 @@ def _reached(general: GeneralContents, where: str) -> str:
         f"{line.solver} ({_count(line.starts, 'start')}) {line.reached} of {len(general.problems)}{_with_gap(line)}"
         for line in _general_order(general.summary)
     ]
-    return f"Best known values reached{where}, to within 0.0001·max(1, |value|): {_enumerate(parts)}."
+    return f"Best known values reached{where}, to within 0.0001·max(0.01, |value|): {_enumerate(parts)}."
 
 
 def _improved(problems: Sequence[GeneralProblem]) -> list[str]:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, get_args
 from qcqpbench.analysis.report.numbers.contents import ReportContents, contents
 from qcqpbench.analysis.report.numbers.plots import plots
 from qcqpbench.analysis.report.numbers.sources import ReportInput
-from qcqpbench.analysis.report.numbers.tables import MAX_CELL_CHARACTERS, all_tables, cell_text
+from qcqpbench.analysis.report.numbers.tables import all_tables
 from qcqpbench.analysis.report.numbers.verdict import verdict
 from qcqpbench.analysis.report.plot import Axis, Band, Menu, Plot, Section, Series
+from qcqpbench.analysis.report.table import MAX_CELL_CHARACTERS, cell_text
 from qcqpbench.analysis.rows import ReportRow
 from qcqpbench.atomic_files import text_matching
 

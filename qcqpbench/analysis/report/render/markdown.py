@@ -5,8 +5,9 @@ from dataclasses import fields
 
 from qcqpbench.analysis.report.numbers.contents import ReportContents, contents
 from qcqpbench.analysis.report.numbers.sources import ReportInput
-from qcqpbench.analysis.report.numbers.tables import ReportTable, cell_text, tables
+from qcqpbench.analysis.report.numbers.tables import tables
 from qcqpbench.analysis.report.numbers.verdict import verdict
+from qcqpbench.analysis.report.table import ReportTable, cell_text
 from qcqpbench.atomic_files import magic
 from qcqpbench.catalog.machine import Machine
 
