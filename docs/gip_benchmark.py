@@ -8,6 +8,9 @@
                                                   products alone (floor), growth with m, and peak memory
     python docs/gip_benchmark.py schedule M…      deficits from full RSB at loads 2 and 3, gaussian ensemble, with the
                                                   default schedule and with gip[mu0=0.5,shrink=0.4]
+    python docs/gip_benchmark.py small N,M…       share of instances with N outputs and M inputs on which one run of gip
+                                                  reaches the best margin of IPOPT, multistart and branch and bound, and
+                                                  its CPU time in units of one IPOPT start; N,M is 2,10 to 5,50
 
 Every run is made once, in one process and one thread, so ratios of times are more reliable than times.
 """
@@ -221,6 +224,70 @@ def schedules(sizes: list[int]) -> None:
             )
 
 
+# Loads of two outputs, and shares of the capacity that theory predicts for more outputs (suite best_known).
+LOADS = (0.1, 0.25, 0.5, 1, 1.5, 2, 2.5, 3, 3.5)
+CAPACITY_SHARES = (1 / 8, 1 / 4, 1 / 2, 3 / 4, 7 / 8)
+# No setting was chosen on these seeds. Each instance has its own seed, in turn.
+FRESH_SEEDS = range(100, 130)
+REPEATS = {(2, 10): 4, (3, 10): 7, (5, 10): 7, (2, 20): 4, (3, 20): 7, (5, 20): 3, (2, 50): 2, (3, 50): 2, (5, 50): 1}
+IPOPT_STARTS = {10: 60, 20: 60, 50: 30}
+TIMED_STARTS = 3
+
+
+def small_specs(n: int, m: int) -> list[str]:
+    """Return the specs of the fresh instances with n outputs and m inputs."""
+    if n == 2:
+        sizes = [f"load={load}" for load in LOADS]
+    elif n == 3:
+        sizes = [f"p={int(4 * share * m)}" for share in CAPACITY_SHARES]
+    else:
+        sizes = [f"load={0.4 * share:g}" for share in CAPACITY_SHARES]
+    cells = [(size, ensemble) for size in sizes for ensemble in ("paper", "psd", "gaussian")] * REPEATS[n, m]
+    return [
+        f"covariance_perceptron[m={m},n={n},{size},ensemble={ensemble},seed={FRESH_SEEDS[k % len(FRESH_SEEDS)]}]"
+        for k, (size, ensemble) in enumerate(cells)
+    ]
+
+
+def ipopt_margins(problem: Any, numbers: range) -> list[float]:
+    """Return the margins of the IPOPT starts with these numbers."""
+    return [solve(problem, "ipopt", random_start(problem, k), 60).margin or -np.inf for k in numbers]
+
+
+def reference(problem: Any) -> float:
+    """Return the best margin of solvers other than the run of gip that is measured."""
+    margins = ipopt_margins(problem, range(TIMED_STARTS, IPOPT_STARTS[problem.m]))
+    rounds = [solve(problem, "multistart", random_start(problem, k)).margin or -np.inf for k in (1, 2)]
+    proofs = []
+    if problem.n == 2 and problem.m == 10 and problem.load <= 1:
+        proofs = [solve(problem, "branch_and_bound", random_start(problem, 3), 5).margin or -np.inf]
+    # Patterns of the ensembles "paper" and "psd" are symmetric with ones on the diagonal (docs/gip.md).
+    symmetric = problem.n == 2 and np.array_equal(problem.patterns, problem.patterns.swapaxes(1, 2))
+    return float(max(*margins, *rounds, *proofs, 0.0 if symmetric else -np.inf))
+
+
+def small(groups: list[tuple[int, int]]) -> None:
+    """Print hit rates and CPU times of one run of gip on fresh instances with few weights."""
+    print("| outputs n | inputs m | instances | hits | gip: CPU time, s | 1 IPOPT start: CPU time, s | ratio |")
+    print("|---|---|---|---|---|---|---|")
+    for n, m in groups:
+        rows = []
+        for spec in small_specs(n, m):
+            problem: Any = qcqpbench.problem(spec)
+            solve(problem, "gip[starts=1,max_iter=1]")
+            gip = solve(problem, "gip")
+            ipopt = [solve(problem, "ipopt", random_start(problem, k), 60) for k in range(TIMED_STARTS)]
+            best = max(reference(problem), *(run.margin or -np.inf for run in ipopt))
+            hit = (gip.margin or 0.0) >= best - 1e-6 * max(abs(best), 0.01 * problem.scale)
+            rows.append((hit, gip.cpu_seconds or 0.0, mean(run.cpu_seconds or 0.0 for run in ipopt)))
+        hits, gip_seconds, ipopt_seconds = (mean(column) for column in zip(*rows, strict=True))
+        print(
+            f"| {n} | {m} | {len(rows)} | {hits:.1%} | {gip_seconds:.3f} | {ipopt_seconds:.3f} |"
+            f" {gip_seconds / ipopt_seconds:.2f} |",
+            flush=True,
+        )
+
+
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["solvers", *loads]:
@@ -231,5 +298,8 @@ if __name__ == "__main__":
             iteration()
         case ["schedule", *sizes]:
             schedules([int(m) for m in sizes] or list(SETS_OF_SIZE))
+        case ["small", *groups]:
+            names = groups or [f"{n},{m}" for n, m in REPEATS]
+            small([(int(n), int(m)) for n, m in (name.split(",") for name in names)])
         case _:
             sys.exit(__doc__)

@@ -1,4 +1,4 @@
-"""Crossings: new starts of gip that combine good points of a task."""
+"""Starts of gip other than random points: crossings, which combine good points of a task, and pairs of axes."""
 
 import hashlib
 
@@ -6,16 +6,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qcqpbench import rng
-from qcqpbench.problem.maxmargin import unit_rows
+from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 
-from ._gip_passes import Passes
+from ._gip_passes import Passes, distinct
 
 Array = NDArray[np.float64]
+
+# Number of points, the best first, that are crossed.
+_MAX_PARENTS = 10
 
 
 def seed_of(point: Array) -> int:
     """Return a seed that depends on the bits of `point` only."""
     return int.from_bytes(hashlib.sha256(np.ascontiguousarray(point, dtype="<f8").tobytes()).digest()[:8], "big")
+
+
+def best_first(passes: Passes, points: Array) -> Array:
+    """Return the points that are not close to one with a larger margin, the largest margin first."""
+    sorted_points = points[np.argsort(-passes.task.margin(points), kind="stable")]
+    return sorted_points[distinct(passes, sorted_points)]
+
+
+def best_pair_of_axes(task: MaxMargin) -> Array:
+    """Return the W of largest margin with rows (e_a + e_b)/√2 and (e_a − e_b)/√2, e_a being unit vectors.
+
+    The task must have n = 2. The stabilities are ½ ζ^r (P^r_aa − P^r_bb − P^r_ab + P^r_ba). They vanish for symmetric
+    patterns with equal diagonals, so that no margin below zero is optimal. Smoothed paths seldom end at such a point.
+    """
+    worst = np.full((task.m, task.m), np.inf)
+    for pattern, label in zip(task.patterns, task.labels[:, 0].tolist(), strict=True):
+        diagonal = np.diag(pattern)
+        np.minimum(worst, label * (diagonal[:, None] - diagonal - pattern + pattern.T), out=worst)
+    np.fill_diagonal(worst, -np.inf)
+    a, b = np.unravel_index(worst.argmax(), worst.shape)
+    W = np.zeros((2, task.m))
+    W[:, a], W[:, b] = np.sqrt(0.5), (np.sqrt(0.5), -np.sqrt(0.5))
+    return W
 
 
 class Crossings:
@@ -38,13 +64,14 @@ class Crossings:
 
     def __init__(self, passes: Passes, seed: int, number: int, count: int) -> None:
         n, m = passes.task.n, passes.task.m
-        self.passes, self.made = passes, 0
+        self.passes, self.taken = passes, 0
         self.choices = rng.uniforms(rng.stream(seed, "starts", number, 1), count * (n + 3)).reshape(count, n + 3)
         self.rows = unit_rows(rng.normals(rng.stream(seed, "starts", number, 2), np.empty((count, m))))
 
     def take(self, points: Array, count: int) -> Array:
-        """Return the next `count` starts, shape (count, n, m), from `points`, shape (b, n, m)."""
-        begin, self.made = self.made, self.made + count
+        """Return the next `count` starts, shape (count, n, m), from the first of `points`, shape (b, n, m)."""
+        points = points[:_MAX_PARENTS]
+        begin, self.taken = self.taken, self.taken + count
         return np.stack([self._cross(points, k) for k in range(begin, begin + count)])
 
     def _cross(self, points: Array, k: int) -> Array:

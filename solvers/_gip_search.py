@@ -15,22 +15,29 @@ from ._gip_stack import Paths, Patterns, Stack
 Array = NDArray[np.float64]
 
 # Largest number of weights, n m, of the tasks that are solved here.
-FEW_WEIGHTS = 100
+FEW_WEIGHTS = 60
+# The default number of random starts grows with the number of stabilities per weight up to this limit.
+_MIN_STARTS, _MAX_STABILITIES_PER_WEIGHT = 8, 2.5
 # First widths of the paths from random points, in turn.
 _RANDOM_WIDTHS, _SHRINK = (0.5, 0.2), 0.4
 # A path ends at this width at first; only the best of all are followed to the end.
-_EXPLORED_WIDTH, _MAX_AGE, _MAX_POLISHED = 0.02, 60, 12
+_EXPLORED_WIDTH, _MAX_AGE, _MAX_POLISHED = 0.02, 50, 12
 # Number of paths from crossings for each random start but the first.
 _CROSSINGS_PER_START = 1.0
-# Points that overlap by more than this are one optimum; so many of the best are crossed.
-_MAX_OVERLAP, _MAX_PARENTS = 0.99, 10
+# Points that overlap by more than this are one optimum.
+_MAX_OVERLAP = 0.99
 # Number of paths that run at a time, and smallest number of paths that begin together.
 _RUNNING, _MIN_ADDED = 32, 8
 
 
 def random_start_count(task: MaxMargin) -> int:
-    """Return the default number of random starts of a task with few weights."""
-    return 30
+    """Return the default number of random starts of a task with few weights.
+
+    The numbers were chosen so that a run takes about four times as long as one start of IPOPT.
+    """
+    stabilities_per_weight = task.labels.size / (task.n * task.m)
+    slope = max(20.0, 80 - 2.5 * task.m) if task.n > 2 else 6 + task.m
+    return round(_MIN_STARTS + slope * min(stabilities_per_weight, _MAX_STABILITIES_PER_WEIGHT))
 
 
 class Search:
@@ -82,7 +89,10 @@ class Search:
         return self._stack.paths
 
     def run(self, max_iter: int) -> Iterator[None]:
-        """Follow all paths to a small width, then the best to the end, each in at most `max_iter` steps; yield often."""
+        """Follow all paths to a small width, then the best to the end, in at most `max_iter` steps each.
+
+        Yield after each step that leaves running paths.
+        """
         self._stack = self._new_stack(_EXPLORED_WIDTH, min(max_iter, _MAX_AGE))
         while len(self._stack) or self.started < self._path_count:
             self._start_paths()
@@ -104,14 +114,19 @@ class Search:
             yield
 
     def _start_paths(self) -> None:
-        """Start paths if there is room for several, first from the random starts, then from crossings."""
+        """Start paths if there is room for several, first from the given starts, then from crossings.
+
+        Crossings begin when half of the paths from the given starts have ended.
+        """
         room = min(_RUNNING - len(self._stack), self._path_count - self.started)
         if room < _MIN_ADDED and len(self._stack):
             return
         W, widths = self._starts[self.started :][:room], self._widths[self.started :][:room]
         if not len(W):
+            if self.started - len(self._stack) < len(self._starts) / 2:
+                return
             self._merge()
-            W, widths = self._crossings.take(self.optima.W[:_MAX_PARENTS], room), np.full(room, CROSSING_WIDTH)
+            W, widths = self._crossings.take(self.optima.W, room), np.full(room, CROSSING_WIDTH)
         self._stack.add(self._stack.new_paths(W, widths))
         self.started += len(W)
 

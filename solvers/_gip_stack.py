@@ -1,7 +1,7 @@
 """Newton steps of many paths of gip at once, for tasks with few weights.
 
-The first axis of every array is the path, and only the factorizations loop over the paths, so that the time of a step is
-not that of Python. Sizes: b paths, n rows of W, m inputs, p patterns, N pairs of rows, R = p N stabilities.
+The first axis of every array is the path. Only the factorizations loop over the paths, so that little of the time of a
+step is Python's. Sizes: b paths, n rows of W, m inputs, p patterns, N pairs of rows, R = p N stabilities.
 """
 
 from dataclasses import dataclass, fields
@@ -82,7 +82,7 @@ class Paths:
     mu: Array
     shift: Array
     keep_shift: Mask
-    wP: Array
+    wP: Array  # noqa: N815 (as in Batch)
     Pw: Array
     residual: Array
     age: NDArray[np.intp]
@@ -103,7 +103,7 @@ class Paths:
 
 
 class _Directions(NamedTuple):
-    """Newton directions in (W, t) of several paths, and the derivatives of g − t and of the barrier function along them."""
+    """Newton directions in (W, t) of several paths, and derivatives of g − t and of the barrier function along them."""
 
     move: Array
     change: Array
@@ -292,7 +292,7 @@ class Stack:
     def _solve(self, H: Array, slopes: Array, slack: Array, root: Array) -> tuple[Array, Array, Mask]:
         """Solve with shifted `H` for the two parts of the gradient, those that are proportional to μ and constant.
 
-        Return the parts and the solutions, shape (b, 2, n m + 1), and a mask of the paths for which H could be factored.
+        Return the parts and the solutions, shape (b, 2, n m + 1), and a mask of the paths whose H could be factored.
         """
         forces = np.zeros((len(H), 2, H.shape[1]))
         forces[:, 0] = self._tangent(np.matmul((1.0 / (slack * root))[:, None], slopes)[:, 0])
@@ -355,8 +355,8 @@ class Stack:
     def _search_lines(self, directions: _Directions, slack: Array, D: Array, bend: Array) -> tuple[Array, Array]:
         """Return step lengths, halved until the barrier function increases enough, and the stabilities after the steps.
 
-        A length is zero if no step was found. `D` are the directions in W, and `bend` are the stabilities at `D`: before
-        the rows are scaled to unit length, the stabilities are quadratic in the step length.
+        A length is zero if no step was found. `D` are the directions in W, `bend` the stabilities at `D`: before
+        the rows are scaled to unit length, the stabilities are quadratic in the length.
         """
         paths, dt = self.paths, directions.move[:, -1]
         squares, tilt = np.sum(D * D, axis=2), directions.change + dt[:, None]
@@ -368,9 +368,8 @@ class Stack:
         while True:
             at = length[:, None]
             stretch = np.sqrt(1.0 + at**2 * squares)
-            g = (paths.g + at * (tilt + at * bend)) / np.tile(
-                stretch[:, first] * stretch[:, second], self.patterns.task.p
-            )
+            by_pair = np.tile(stretch[:, first] * stretch[:, second], self.patterns.task.p)
+            g = (paths.g + at * (tilt + at * bend)) / by_pair
             t = paths.t + length * dt
             inside = (g > t[:, None]).all(axis=1)
             logarithms = np.log(np.where(inside[:, None], g - t[:, None], 1.0)).sum(axis=1)

@@ -1,7 +1,7 @@
 """Graduated interior-point method for max-margin tasks on a product of unit spheres, with many starts (docs/gip.md)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -13,9 +13,9 @@ from qcqpbench.catalog.status import Termination
 from qcqpbench.errors import require
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 
-from ._gip_crossings import seed_of
+from ._gip_crossings import Crossings, best_first, best_pair_of_axes, seed_of
 from ._gip_passes import Passes, distinct, warm_up
-from ._gip_schedule import schedule
+from ._gip_schedule import Schedule, crossing_rounds, schedule
 from ._gip_search import FEW_WEIGHTS, Search, random_start_count
 from ._gip_state import Batch
 
@@ -24,6 +24,8 @@ Step = TypeVar("Step")
 
 # Estimate of the time of a Newton step relative to that of a cycle of the warm-up.
 _NEWTON_TIME_RATIO = 10
+# First width and pace of the path from a pair of axes, which must not leave the point.
+_AXES_WIDTH, _AXES_SHRINK = 1e-3, 0.3
 
 
 @dataclass(frozen=True)
@@ -87,66 +89,108 @@ class Gip(TaskSolver):
             # All patterns are zero, so the margin of every point is zero.
             weights = np.full(task.labels.shape, 1 / task.labels.size)
             return Climb(Solution(W[0], Termination.LOCALLY_OPTIMAL, 0.0, iterations=0, multipliers=weights), W[:1])
-        follow = self._search if task.n * task.m <= FEW_WEIGHTS else self._follow_batch
-        return follow(passes, W, W[:0] if crossed is None else crossed, _Pace(budget), best)
+        pace = _Pace(budget, best)
+        follow = self._search if task.n * task.m <= FEW_WEIGHTS else self._follow_rounds
+        climb = follow(passes, W, W[:0] if crossed is None else crossed, pace)
+        return self._try_axes(passes, climb, pace)
 
-    def _search(self, passes: Passes, W: Array, crossed: Array, pace: "_Pace", best: float) -> "Climb":
+    def _search(self, passes: Passes, W: Array, crossed: Array, pace: "_Pace") -> "Climb":
         """Follow the paths of a task with few weights."""
         search = Search(passes, W, crossed, self.mu0, self.shrink, self.tol)
         for _ in pace.while_time(search.run(self.max_iter)):
-            best = _report_better(search.running.W, search.running.margins, best, pace.budget)
+            pace.report_better(search.running.W, search.running.margins)
         end = search.best()
-        solution = Solution(
-            x=end.W[0],
-            termination=self._termination(end.residual[0], search.is_finished and end.age[0] < self.max_iter, pace),
-            objective=float(passes.task.margin(end.W[0])),
-            iterations=search.iterations,
-            multipliers=(end.weights[0] / end.weights[0].sum()).reshape(passes.task.labels.shape),
-            details={
-                "kkt_residual": float(end.residual[0]),
-                "paths": search.started,
-                "distinct_paths": len(search.optima.W),
-            },
-        )
-        return Climb(solution, search.optima.W)
+        is_finished = search.is_finished and end.age[0] < self.max_iter
+        state = end.W[0], end.weights[0], float(end.residual[0])
+        counts = search.iterations, search.started, len(search.optima.W)
+        return Climb(self._solution(passes, state, is_finished, pace, counts), search.optima.W)
 
-    def _follow_batch(self, passes: Passes, W: Array, crossed: Array, pace: "_Pace", best: float) -> "Climb":
-        """Follow the paths of a task with many weights, those from `crossed` without the warm-up."""
+    def _follow_rounds(self, passes: Passes, W: Array, crossed: Array, pace: "_Pace") -> "Climb":
+        """Follow the paths of a task with many weights; with not so many, then paths from crossings of the optima."""
+        climb, count = self._follow_batch(passes, W, crossed, pace), len(W) + len(crossed)
+        for number in range(crossing_rounds(passes.task.n, passes.task.m) if count > 1 else 0):
+            if pace.is_out_of_time:
+                break
+            crossings = Crossings(passes, seed_of(W[0]), number, count).take(climb.optima, count)
+            later = self._follow_batch(passes, W[:0], crossings, pace)
+            better = max(climb.solution, later.solution, key=margin_of)
+            iterations = sum(each.solution.iterations or 0 for each in (climb, later))
+            optima = best_first(passes, np.concatenate([climb.optima, later.optima]))
+            climb = Climb(replace(better, iterations=iterations), optima)
+        return climb
+
+    def _follow_batch(self, passes: Passes, W: Array, crossed: Array, pace: "_Pace") -> "Climb":
+        """Follow paths in lockstep, those from `crossed` without the warm-up."""
         task, warm = passes.task, W
         plan = schedule(task.n, task.m, len(W), self.mu0, self.shrink)
-        for warm, margins in pace.while_time(warm_up(passes, W, plan.smoothing)):
-            best = _report_better(warm, margins, best, pace.budget)
+        if len(W):
+            for warm, margins in pace.while_time(warm_up(passes, W, plan.smoothing)):
+                pace.report_better(warm, margins)
+            pace.longest *= _NEWTON_TIME_RATIO
         warm, plan = np.concatenate([warm, crossed]), plan.extended(len(crossed))
         paths = distinct(passes, warm)
         batch = Batch(passes, warm[paths], plan.only(paths), self.tol)
-        pace.longest *= _NEWTON_TIME_RATIO
         for _ in pace.while_time(batch.run(self.max_iter)):
-            best = _report_better(batch.W, batch.margins, best, pace.budget)
-        margins = task.margin(batch.W)
-        k = int(margins.argmax())
-        solution = Solution(
-            x=batch.W[k],
-            termination=self._termination(batch.residual[k], not batch.live.any(), pace),
-            objective=float(task.margin(batch.W[k])),
-            iterations=batch.iterations,
-            multipliers=batch.multipliers(k),
-            details={"kkt_residual": float(batch.residual[k]), "paths": len(warm), "distinct_paths": len(batch.W)},
-        )
-        best_first = batch.W[np.argsort(-margins, kind="stable")]
-        return Climb(solution, best_first[distinct(passes, best_first)])
+            pace.report_better(batch.W, batch.margins)
+        k = int(task.margin(batch.W).argmax())
+        state = batch.W[k], batch.weights[k], float(batch.residual[k])
+        counts = batch.iterations, len(warm), len(batch.W)
+        return Climb(self._solution(passes, state, not batch.live.any(), pace, counts), best_first(passes, batch.W))
 
-    def _termination(self, residual: float, is_finished: bool, pace: "_Pace") -> Termination:
-        """Return the reason why a run ended; `is_finished` means that no path reached a limit."""
-        if is_finished:
-            return Termination.LOCALLY_OPTIMAL if residual <= max(self.tol, 1e-8) else Termination.STALLED
-        return Termination.TIME_LIMIT if pace.is_out_of_time else Termination.ITERATION_LIMIT
+    def _try_axes(self, passes: Passes, climb: "Climb", pace: "_Pace") -> "Climb":
+        """Return the optimum at the best pair of axes if `climb` ends below zero and below that, else `climb`."""
+        W = best_pair_of_axes(passes.task) if margin_of(climb.solution) < 0 and passes.task.n == 2 else None
+        if W is None or passes.task.margin(W) <= margin_of(climb.solution):
+            return climb
+        batch = Batch(passes, W[None].copy(), Schedule(np.ones(1), _AXES_WIDTH, _AXES_SHRINK, ()), self.tol)
+        pace.report_better(W[None], passes.task.margin(W[None]))
+        for _ in pace.while_time(batch.run(self.max_iter)):
+            pace.report_better(batch.W, batch.margins)
+        better = max(W, batch.W[0], key=lambda point: float(passes.task.margin(point)))
+        state = better, batch.weights[0], float(batch.residual[0])
+        paths, distinct_paths = (int(climb.solution.details[name]) for name in ("paths", "distinct_paths"))
+        counts = (climb.solution.iterations or 0) + batch.iterations, paths + 1, distinct_paths + 1
+        solution = self._solution(passes, state, not batch.live.any(), pace, counts)
+        return Climb(solution, np.concatenate([better[None], climb.optima]))
+
+    def _solution(
+        self,
+        passes: Passes,
+        state: tuple[Array, Array, float],
+        is_finished: bool,
+        pace: "_Pace",
+        counts: tuple[int, int, int],
+    ) -> Solution:
+        """Return the solution at a `state`: W, multipliers and KKT residual.
+
+        `is_finished` means that no path reached a limit; `counts` are those of iterations, paths and distinct paths.
+        """
+        W, weights, residual = state
+        iterations, paths, distinct_paths = counts
+        converged = residual <= max(self.tol, 1e-8)
+        termination = Termination.LOCALLY_OPTIMAL if converged else Termination.STALLED
+        if not is_finished:
+            termination = Termination.TIME_LIMIT if pace.is_out_of_time else Termination.ITERATION_LIMIT
+        return Solution(
+            x=W,
+            termination=termination,
+            objective=float(passes.task.margin(W)),
+            iterations=iterations,
+            multipliers=(weights / weights.sum()).reshape(passes.task.labels.shape),
+            details={"kkt_residual": residual, "paths": paths, "distinct_paths": distinct_paths},
+        )
 
 
 class Climb(NamedTuple):
-    """Solution of one round of gip, and its optima, the best first, shape (b, n, m)."""
+    """Solution of a run of gip, and its optima, the best first, shape (b, n, m)."""
 
     solution: Solution
     optima: Array
+
+
+def margin_of(solution: Solution) -> float:
+    """Return the margin of a solution; −inf if it has none."""
+    return -np.inf if solution.objective is None else solution.objective
 
 
 def automatic_starts(task: MaxMargin) -> int:
@@ -168,10 +212,13 @@ def batch_of_starts(start: Array, count: int, number: int = 0) -> Array:
 
 
 class _Pace:
-    """Time control of an iteration. Steps continue while a step as long as the longest so far would end in time."""
+    """Time control of a run, and the reports of its best points.
 
-    def __init__(self, budget: Budget) -> None:
-        self.budget, self.longest, self.is_out_of_time = budget, 0.0, False
+    Steps continue while a step as long as the longest so far would end in time.
+    """
+
+    def __init__(self, budget: Budget, best: float) -> None:
+        self.budget, self.best, self.longest, self.is_out_of_time = budget, best, 0.0, False
 
     def while_time(self, steps: Iterator[Step]) -> Iterator[Step]:
         """Yield the items of `steps` while there is time for one more."""
@@ -185,10 +232,9 @@ class _Pace:
             yield step
         self.is_out_of_time = True
 
-
-def _report_better(W: Array, margins: Array, best: float, budget: Budget) -> float:
-    """Report the point of `W` with the largest margin if that is above `best`; return the larger of the two margins."""
-    k = int(margins.argmax())
-    if margins[k] > best:
-        budget.report(W[k])
-    return max(best, float(margins[k]))
+    def report_better(self, W: Array, margins: Array) -> None:
+        """Report the point of `W` with the largest margin if that is above all before."""
+        k = int(margins.argmax())
+        if margins[k] > self.best:
+            self.budget.report(W[k])
+            self.best = float(margins[k])

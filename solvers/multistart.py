@@ -9,8 +9,9 @@ from qcqpbench.catalog.solver import Budget, RunFunction, Solution, TaskSolver
 from qcqpbench.catalog.status import Termination
 from qcqpbench.problem.maxmargin import MaxMargin
 
+from ._gip_crossings import Crossings, best_first, seed_of
 from ._gip_passes import Passes
-from .gip import Climb, Gip, automatic_starts, batch_of_starts
+from .gip import Climb, Gip, automatic_starts, batch_of_starts, margin_of
 
 
 @dataclass(frozen=True)
@@ -36,19 +37,20 @@ class Multistart(TaskSolver):
 
         def run(start: NDArray[np.float64], budget: Budget) -> Solution:
             climbs: list[Climb] = []
+            optima = np.empty((0, problem.n, problem.m))
             for number in range(self.rounds):
-                count = automatic_starts(problem)
-                W = batch_of_starts(start, count, number)
-                best = max((_margin(climb.solution) for climb in climbs), default=-np.inf)
-                climbs.append(gip.climb(passes, W, budget, best))
+                count, crossed = automatic_starts(problem), optima[:0]
+                if len(optima):
+                    crossings = Crossings(passes, seed_of(start), number, count // 2)
+                    crossed = crossings.take(optima, count // 2)
+                W = batch_of_starts(start, count - len(crossed), number)
+                best = max((margin_of(climb.solution) for climb in climbs), default=-np.inf)
+                climbs.append(gip.climb(passes, W, budget, best, crossed))
                 if climbs[-1].solution.termination is Termination.TIME_LIMIT:
                     break
+                optima = best_first(passes, np.concatenate([optima, climbs[-1].optima]))
             solutions = [climb.solution for climb in climbs]
             iterations = sum(solution.iterations or 0 for solution in solutions)
-            return replace(max(solutions, key=_margin), iterations=iterations)
+            return replace(max(solutions, key=margin_of), iterations=iterations)
 
         return run
-
-
-def _margin(solution: Solution) -> float:
-    return -np.inf if solution.objective is None else solution.objective

@@ -1,0 +1,213 @@
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import qcqpbench
+from qcqpbench.catalog.solver import Budget
+from qcqpbench.catalog.status import Termination
+from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
+from qcqpbench.run.attempt import random_start, solve
+from qcqpbench.solvers._gip_crossings import Crossings, best_first, best_pair_of_axes, seed_of
+from qcqpbench.solvers._gip_passes import Passes
+from qcqpbench.solvers._gip_schedule import Schedule, crossing_rounds
+from qcqpbench.solvers._gip_search import FEW_WEIGHTS, Search, random_start_count
+from qcqpbench.solvers._gip_stack import Patterns, Stack
+from qcqpbench.solvers._gip_state import Batch
+from qcqpbench.solvers.gip import Gip, batch_of_starts
+from tests.conftest import MakeTask
+
+Array = NDArray[np.float64]
+
+
+def task_of(spec: str) -> MaxMargin:
+    task = qcqpbench.problem(f"covariance_perceptron[{spec}]")
+    assert isinstance(task, MaxMargin)
+    return task
+
+
+def stack_of(task: MaxMargin, last_width: float = 1e-10) -> Stack:
+    passes = Passes(task, mixed=False)
+    return Stack(Patterns(task, passes.unit, passes.symmetric), 0.4, last_width, 1e-9, 500)
+
+
+@pytest.mark.parametrize("spec", ["m=8,p=12", "m=6,p=8,n=3", "m=9,p=20,ensemble=gaussian", "m=5,p=6,n=4"])
+def test_stacked_paths_end_where_paths_in_lockstep_do(spec: str) -> None:
+    """Compare with `Batch`, which computes each Newton step on its own and in other BLAS calls."""
+    task = task_of(spec)
+    # Starts close to one point, and a small width, so that both follow the same branch of optima.
+    point = solve(task, "gip[starts=2]").point
+    assert point is not None
+    W = unit_rows(point + 1e-3 * batch_of_starts(random_start(task), 3))
+    batch = Batch(Passes(task, mixed=False), W.copy(), Schedule(np.ones(3), 0.01, 0.4, ()), 1e-9)
+    for _ in batch.run(200):
+        pass
+    stack = stack_of(task)
+    stack.add(stack.new_paths(W, np.full(3, 0.01)))
+    ended = stack.paths.only([])
+    while len(stack):
+        ended = ended.joined(stack.iterate())
+    assert ended.residual.max() < 1e-9
+    assert ended.margins == pytest.approx(task.margin(ended.W), abs=1e-12)
+    assert np.sort(ended.margins) == pytest.approx(np.sort(task.margin(batch.W)), abs=1e-7 * task.scale)
+
+
+@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_products_and_stabilities_are_those_of_the_task(make_task: MakeTask, n: int, symmetric: bool) -> None:
+    task = make_task(p=5, m=4, n=n)
+    if symmetric:
+        task = MaxMargin(task.patterns + task.patterns.swapaxes(1, 2), task.labels)
+    patterns = Patterns(task, 1.0, symmetric)
+    W = batch_of_starts(random_start(task), 3)
+    wP, Pw = patterns.products(W)
+    assert wP == pytest.approx(np.einsum("bik,rkl->birl", W, task.patterns))
+    assert Pw == pytest.approx(np.einsum("rkl,bil->birk", task.patterns, W))
+    assert patterns.stabilities(wP, W) == pytest.approx(task.stabilities(W).reshape(3, -1))
+    weights = np.random.default_rng(0).random((3, task.labels.size))
+    assert patterns.mixture(weights) == pytest.approx(task.mixture(weights.reshape(3, *task.labels.shape)))
+
+
+def test_steps_keep_the_products_of_the_points_and_raise_the_barrier() -> None:
+    task = task_of("m=7,p=10,n=3,ensemble=gaussian")
+    stack = stack_of(task)
+    stack.add(stack.new_paths(batch_of_starts(random_start(task), 6), np.full(6, 0.5)))
+    for _ in range(8):
+        before = stack.paths.t + stack.paths.mu * np.log(stack.paths.g - stack.paths.t[:, None]).sum(axis=1)
+        mu, count = stack.paths.mu.copy(), len(stack)
+        stack.iterate()
+        paths = stack.paths
+        assert paths.g == pytest.approx(task.stabilities(paths.W).reshape(len(stack), -1), abs=1e-12)
+        assert paths.wP == pytest.approx(stack.patterns.products(paths.W)[0], abs=1e-12)
+        if len(stack) == count:
+            after = paths.t + paths.mu * np.log(paths.g - paths.t[:, None]).sum(axis=1)
+            assert (after >= before - 1e-12)[paths.mu == mu].all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spec", ["m=7,load=1", "m=8,load=0.5,ensemble=gaussian", "m=4,p=6,n=3", "m=8,load=1.5"])
+def test_one_run_finds_the_optimum_that_branch_and_bound_proves(spec: str) -> None:
+    for seed in range(1, 5):
+        task = task_of(f"{spec},seed={seed}")
+        proof = solve(task, "branch_and_bound", time_limit=60)
+        assert proof.termination is Termination.OPTIMAL and proof.bound is not None
+        margin = solve(task, "gip", random_start(task, 1)).margin
+        assert margin is not None and margin >= proof.bound - 2e-4 * max(abs(proof.bound), 0.01 * task.scale), seed
+
+
+@pytest.mark.solver
+@pytest.mark.parametrize("spec", ["m=10,load=2,ensemble=gaussian", "m=10,n=3,p=20", "m=10,n=5,load=0.2"])
+def test_one_run_is_as_good_as_twenty_starts_of_ipopt(spec: str) -> None:
+    task = task_of(f"{spec},seed=31")
+    best = max(solve(task, "ipopt", random_start(task, k)).margin or -np.inf for k in range(20))
+    margin = solve(task, "gip").margin
+    assert margin is not None and margin >= best - 1e-6 * max(abs(best), 0.01 * task.scale)
+
+
+@pytest.mark.parametrize(
+    "spec", ["m=10,load=3.5,seed=19", "m=20,load=3.5,ensemble=psd,seed=53", "m=50,load=3.5,seed=25"]
+)
+def test_no_margin_of_symmetric_patterns_with_equal_diagonals_is_below_zero(spec: str) -> None:
+    """Two rows on one pair of axes give exactly zero; see "Margins below zero" in docs/gip.md."""
+    attempt = solve(task_of(spec), "gip")
+    assert attempt.margin is not None and attempt.margin >= -1e-15
+    assert attempt.multipliers is not None and attempt.multipliers.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_the_best_pair_of_axes_is_that_of_brute_force(make_task: MakeTask, symmetric: bool) -> None:
+    task = make_task(p=3, m=5, n=2)
+    if symmetric:
+        task = MaxMargin(task.patterns + task.patterns.swapaxes(1, 2), task.labels)
+    axes = np.eye(5)
+    pairs = [np.stack([axes[a] + axes[b], axes[a] - axes[b]]) for a in range(5) for b in range(5) if a != b]
+    W = best_pair_of_axes(task)
+    assert np.linalg.norm(W, axis=1) == pytest.approx(1)
+    assert task.margin(W) == pytest.approx(task.margin(unit_rows(np.array(pairs))).max())
+
+
+def test_crossings_combine_aligned_points(make_task: MakeTask) -> None:
+    """Check the kinds in turn: sum, rows of both, new row. Images of one point under symmetries give the point."""
+    task = make_task(p=4, m=6, n=3)
+    passes = Passes(task, mixed=False)
+    one, other = batch_of_starts(random_start(task), 2)
+    children = Crossings(passes, 5, 0, 12).take(np.array([one, other]), 12)
+    assert np.linalg.norm(children, axis=2) == pytest.approx(1)
+    for k, child in enumerate(children):
+        from_one, from_other = ((np.abs(child - p).max(axis=1) < 1e-12).sum() for p in (one, other))
+        from_minus = sum(int((np.abs(child + p).max(axis=1) < 1e-12).sum()) for p in (one, other))
+        if k % 3 == 1:
+            assert from_one + from_other + from_minus == 3 and max(from_one, from_other) < 3
+        if k % 3 == 2:
+            assert max(from_one, from_other) == 2
+        if k % 3 == 0:
+            assert np.linalg.matrix_rank(np.stack([child[0], one[0], other[0]]), tol=1e-9) == 2
+    images = Crossings(passes, 5, 0, 2).take(np.array([one, -one]), 2)
+    assert min(np.abs(images[0] - one).max(), np.abs(images[0] + one).max()) < 1e-12
+    symmetric = MaxMargin(task.patterns + task.patterns.swapaxes(1, 2), task.labels[:, :1])
+    two = one[:2]
+    image = Crossings(Passes(symmetric, mixed=False), 5, 0, 1).take(np.array([two, -two[::-1]]), 1)[0]
+    assert symmetric.stabilities(image) == pytest.approx(symmetric.stabilities(two))
+
+
+def test_crossings_of_one_point_change_one_row_and_are_reproducible(make_task: MakeTask) -> None:
+    task = make_task(p=4, m=6, n=3)
+    point = batch_of_starts(random_start(task), 1)
+    first, second = (Crossings(Passes(task, mixed=False), seed_of(point[0]), 1, 4).take(point, 4) for _ in range(2))
+    assert (first == second).all()
+    assert ((first == point).all(axis=2).sum(axis=1) == 2).all()
+
+
+def test_best_first_sorts_and_leaves_out_close_points(make_task: MakeTask) -> None:
+    task = make_task(p=4, m=9, n=2)
+    W = batch_of_starts(random_start(task), 4)
+    points = best_first(Passes(task, mixed=False), np.concatenate([W, -W, unit_rows(W + 1e-3)]))
+    margins = task.margin(points)
+    assert len(points) == 4 and (np.diff(margins) <= 0).all()
+
+
+def test_hopeless_paths_are_removed_and_the_best_is_not() -> None:
+    task = task_of("m=10,p=40,seed=2")
+    search = Search(
+        Passes(task, mixed=False), batch_of_starts(random_start(task), 20), np.empty((0, 2, 10)), None, None, 1e-9
+    )
+    for _ in search.run(200):
+        pass
+    stack = stack_of(task)
+    stack.add(search.optima)
+    best = float(search.best().margins[0])
+    removed = stack.remove_below(best)
+    assert len(removed.t) + len(stack) == len(search.optima.t) > 1
+    assert stack.remove_below(-np.inf).t.size == 0
+    assert removed.margins.max(initial=-np.inf) < best
+
+
+def test_the_same_start_gives_the_same_run_and_other_starts_other_paths() -> None:
+    task = task_of("m=10,load=2,seed=4")
+    one, again = (solve(task, "gip", random_start(task, 3)) for _ in range(2))
+    assert one.point is not None and (one.point == again.point).all() and one.iterations == again.iterations
+    assert one.iterations != solve(task, "gip", random_start(task, 4)).iterations
+
+
+def test_limits_end_a_run_on_a_small_task() -> None:
+    task = task_of("m=10,load=2,seed=4")
+    few = solve(task, "gip[max_iter=3]")
+    assert few.termination is Termination.ITERATION_LIMIT and few.margin is not None
+    run = Gip(starts=2000).build(task)
+    budget = Budget(0.3)
+    late = run(random_start(task), budget)
+    assert late.termination is Termination.TIME_LIMIT and late.objective is not None
+    margins = [float(task.margin(point)) for _, point in budget.trace]
+    assert margins == sorted(margins) and late.objective >= margins[-1] - 1e-12
+
+
+def test_one_start_is_one_path() -> None:
+    attempt = solve(task_of("m=10,load=2,seed=4"), "gip[starts=1]")
+    assert attempt.details is not None and attempt.details["paths"] == 1
+    assert attempt.termination is Termination.LOCALLY_OPTIMAL
+
+
+def test_more_starts_at_higher_load_and_crossings_below_two_hundred_weights() -> None:
+    counts = [random_start_count(task_of(f"m=10,load={load}")) for load in (0.1, 1, 2.5, 3.5)]
+    assert counts == sorted(counts) and counts[-1] == counts[-2] > counts[0]
+    assert FEW_WEIGHTS < 100
+    assert [crossing_rounds(n, m) for n, m in ((5, 20), (2, 50), (3, 50), (2, 100), (3, 100))] == [3, 1, 1, 0, 0]
