@@ -34,6 +34,8 @@ SAME = 1e-4
 FLOOR = 0.01
 # Bounds are computed in floating point, and points are feasible only to a tolerance.
 _BOUND_TOLERANCE = 1e-5
+# A score with at most this gap to a bound is proved optimal.
+PROVED_GAP = SAME + _BOUND_TOLERANCE
 _MIN_LEAST_SECONDS = 1e-9
 _LEVEL_ROUNDING = 1e-12
 # Full RSB is tabulated at these margins and little beyond; elsewhere it takes seconds per load.
@@ -114,11 +116,6 @@ def best_known(rows: Sequence[Row]) -> dict[str, float]:
         if published is not None and id in best and id in to_score:
             best[id] = max(best[id], to_score[id] * published)
     return best
-
-
-def proved(best: Mapping[str, float], bounds: Mapping[str, float]) -> set[str]:
-    """Return the ids of the problems whose `best` score is within a relative SAME of its upper bound."""
-    return {id for id, bound in bounds.items() if id in best and gap(best[id], bound) <= SAME + _BOUND_TOLERANCE}
 
 
 def gap(value: float, best: float, floor: float = FLOOR) -> float:

@@ -258,13 +258,12 @@ def test_check_reports_a_changed_or_missing_tree(
     run_command(capsys, "update", tmp_path / "proof.npz", "-o", with_relaxation)
     (record,) = read_records(with_relaxation).values()
     file = tmp_path / "trees" / record.tree
-    bounds = certificate.tree.bounds
-    for change, expected in {
-        "bounds": (bounds * 0.99, "tree must prove the bound: the bound of leaf 0 must be"),
-        "multipliers": (0 * certificate.tree.multipliers, "tree must prove the bound: the bound of leaf 0 must be inf"),
-    }.items():
-        value, message = expected
-        replace(certificate, tree=replace(certificate.tree, **{change: value})).write(file)
+    tree = certificate.tree
+    for changed, message in (
+        (replace(tree, bounds=0.99 * tree.bounds), "tree must prove the bound: the bound of leaf 0 must be"),
+        (replace(tree, multipliers=0 * tree.multipliers), "the bound of leaf 0 must be inf"),
+    ):
+        replace(certificate, tree=changed).write(file)
         code, lines = run_command(capsys, "check", with_relaxation)
         assert code == 1 and message in lines[0]
     replace(certificate, problem_id="0" * 64).write(file)

@@ -6,7 +6,8 @@ import qcqpbench
 from qcqpbench.catalog.solver import Budget
 from qcqpbench.catalog.status import Termination
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
-from qcqpbench.run.attempt import random_start, solve
+from qcqpbench.run.attempt import solve
+from qcqpbench.run.run_spec import random_start
 from qcqpbench.solvers._gip_crossings import Crossings, best_first, best_pair_of_axes, seed_of
 from qcqpbench.solvers._gip_passes import Passes
 from qcqpbench.solvers._gip_schedule import Schedule, crossing_rounds

@@ -39,7 +39,7 @@ class Facts:
     bounds
         Upper bounds on scores.
     proved
-        Ids of the problems whose best known score is proved optimal, see `metrics.proved`.
+        Ids of the problems whose best known score is proved optimal, see `metrics.PROVED_GAP`.
     limits
         Time limit in seconds by problem id, see `metrics.limits_of`.
     solvers
@@ -57,7 +57,9 @@ class Facts:
         self.runs = metrics.group(rows)
         self.best = metrics.best_known(rows)
         self.bounds = metrics.bounds(rows, self.best)
-        self.proved = metrics.proved(self.best, self.bounds.least)
+        self.proved = {
+            id for id, bound in self.bounds.least.items() if metrics.gap(self.best[id], bound) <= metrics.PROVED_GAP
+        }
         self.limits = metrics.limits_of(row for row in rows if metrics.was_run(row))
         self.solvers = sorted({row.label for row in rows if metrics.competes(row)})
         self.problems = list(dict.fromkeys(row.problem_id for row in rows))
