@@ -92,7 +92,8 @@ def _root_leaf(task: MaxMargin, multipliers: Array | None) -> Leaf:
 
 def search(task: MaxMargin, incumbent: Incumbent, max_nodes: int | None = None, keep: bool = False) -> Tree:
     """Run branch and bound from an incumbent, and return the tree; see `Tree` for the parameters."""
-    is_symmetric = task.n == 2 and incumbent.margin > 0 and all(np.array_equal(P, P.T) for P in task.patterns)
+    # The bound of the symmetric formulation is not below 0.
+    is_symmetric = task.n == 2 and incumbent.target > 0 and all(np.array_equal(P, P.T) for P in task.patterns)
     relaxation: Relaxation = SymmetricRelaxation(task) if is_symmetric else StackedRelaxation(task)
     tree = Tree(relaxation, incumbent, max_nodes, keep)
     tree.run()

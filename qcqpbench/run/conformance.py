@@ -229,7 +229,15 @@ def _tasks() -> list[Case]:
                 ("m=2,p=8,seed=1", -0.21681104),
             )
         ),
+        # The optimum is proved in the list of best known margins.
+        _proved("covariance_perceptron[m=4,load=0.5,ensemble=gaussian,seed=1]"),
     ]
+
+
+def _proved(spec: str) -> Case:
+    task = problem(spec)
+    assert task.metadata.best_known is not None
+    return Case(f"{spec}: proved optimum", task, optimum=task.metadata.best_known.value)
 
 
 def _complaint(solver: str | Solver, facts: SolverFacts, case: Case, worker: Worker) -> str:

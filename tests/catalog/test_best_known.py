@@ -46,11 +46,14 @@ def small(tmp_path: Path) -> Path:
 
 
 def test_shipped_list_is_well_formed() -> None:
-    """Check that the instances are those of the suite in its order, and that every origin can be repeated."""
+    """Check that the instances are those of the two suites in their order, and that every origin can be repeated."""
     problems = [record.problem for record in RECORDS.values()]
-    assert problems == list(load_suite("best_known").problems)
+    assert problems == [*load_suite("best_known").problems, *load_suite("proved").problems]
     for id, record in RECORDS.items():
         assert re.fullmatch("[0-9a-f]{64}", id)
+        if record.problem.startswith("recorded["):
+            assert record.kappa_bar == record.margin <= record.bound
+            continue
         parameters: dict[str, Any] = family(record.problem).parameters
         p = parameters.get("p") or round(parameters["load"] * record.n * record.m)
         assert (parameters["n"], parameters["m"], p) == (record.n, record.m, record.p)
@@ -60,6 +63,8 @@ def test_shipped_list_is_well_formed() -> None:
         assert record.bound_solver == "equal multipliers" or solver(record.bound_solver).spec == record.bound_solver
         if "e_1 ± e_2" in record.solver:
             assert record.command.endswith(" && qcqpbench best-known update unit_vectors.npz")
+        elif record.solver.startswith("branch_and_bound["):
+            assert record.command == f"qcqpbench certify --global '{record.problem}'"
         else:
             assert solver(record.solver).spec == record.solver
             assert f"-p '{record.problem}' -s " in record.command and record.solver in record.command

@@ -51,6 +51,6 @@ def test_list_measures_margins_against_full_rsb(capsys: pytest.CaptureFixture[st
     assert head.split() == [
         *("problem", "margin", "kappa_bar", "kappa_bar_theory", "gap_to_theory", "bound", "gap", "solver")
     ]
-    (line,) = (line for line in lines if "[m=100,n=2,c=0.5,load=2.0,ensemble=paper]" in line)
+    (line,) = (line for line in lines if "m=100,n=2,c=0.5,load=2.0,ensemble=paper,seed=0]" in line)
     assert line.split()[3:5] == ["0.39376", f"{record['gap_to_theory']:.5g}"]
     assert "full replica-symmetry breaking" in legend

@@ -269,6 +269,7 @@ def test_list_suites_prints_the_shipped_suites(capsys: pytest.CaptureFixture[str
         "global",
         "paper",
         "power",
+        "proved",
         "scaling",
         "smoke",
     ]

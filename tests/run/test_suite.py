@@ -309,7 +309,18 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_shipped_suites_have_time_limits() -> None:
-    assert suites() == ["best_known", "breadth", "capacity", "default", "global", "paper", "power", "scaling", "smoke"]
+    assert suites() == [
+        "best_known",
+        "breadth",
+        "capacity",
+        "default",
+        "global",
+        "paper",
+        "power",
+        "proved",
+        "scaling",
+        "smoke",
+    ]
     for name in suites():
         suite = load_suite(name)
         assert suite.about and suite.name == name
