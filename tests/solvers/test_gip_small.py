@@ -8,10 +8,10 @@ from qcqpbench.catalog.status import Termination
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 from qcqpbench.run.attempt import random_start, solve
 from qcqpbench.solvers._gip_crossings import Crossings, best_first, best_pair_of_axes, seed_of
-from qcqpbench.solvers._gip_passes import Passes
+from qcqpbench.solvers._gip_passes import Passes, Patterns
 from qcqpbench.solvers._gip_schedule import Schedule, crossing_rounds
 from qcqpbench.solvers._gip_search import FEW_WEIGHTS, Search, random_start_count
-from qcqpbench.solvers._gip_stack import Patterns, Stack
+from qcqpbench.solvers._gip_stack import Stack
 from qcqpbench.solvers._gip_state import Batch
 from qcqpbench.solvers.gip import Gip, batch_of_starts
 from tests.conftest import MakeTask
