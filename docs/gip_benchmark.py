@@ -229,7 +229,7 @@ LOADS = (0.1, 0.25, 0.5, 1, 1.5, 2, 2.5, 3, 3.5)
 CAPACITY_SHARES = (1 / 8, 1 / 4, 1 / 2, 3 / 4, 7 / 8)
 # No setting was chosen on these seeds. Each instance has its own seed, in turn.
 FRESH_SEEDS = range(100, 130)
-REPEATS = {(2, 10): 4, (3, 10): 7, (5, 10): 7, (2, 20): 4, (3, 20): 7, (5, 20): 3, (2, 50): 2, (3, 50): 2, (5, 50): 1}
+REPEATS = {(2, 10): 4, (3, 10): 6, (5, 10): 6, (2, 20): 4, (3, 20): 4, (5, 20): 2, (2, 50): 2, (3, 50): 2, (5, 50): 1}
 IPOPT_STARTS = {10: 60, 20: 60, 50: 30}
 TIMED_STARTS = 3
 
@@ -242,10 +242,14 @@ def small_specs(n: int, m: int) -> list[str]:
         sizes = [f"p={int(4 * share * m)}" for share in CAPACITY_SHARES]
     else:
         sizes = [f"load={0.4 * share:g}" for share in CAPACITY_SHARES]
-    cells = [(size, ensemble) for size in sizes for ensemble in ("paper", "psd", "gaussian")] * REPEATS[n, m]
+    cells = [(size, ensemble) for size in sizes for ensemble in ("paper", "psd", "gaussian")]
+    # The seeds shift by one whenever a cycle through them would begin at the first cell again.
+    seeds = len(FRESH_SEEDS)
+    shift = [repeat * len(cells) // seeds if seeds % len(cells) == 0 else 0 for repeat in range(REPEATS[n, m])]
+    numbers = [len(cells) * repeat + cell + shift[repeat] for repeat in range(len(shift)) for cell in range(len(cells))]
     return [
-        f"covariance_perceptron[m={m},n={n},{size},ensemble={ensemble},seed={FRESH_SEEDS[k % len(FRESH_SEEDS)]}]"
-        for k, (size, ensemble) in enumerate(cells)
+        f"covariance_perceptron[m={m},n={n},{size},ensemble={ensemble},seed={FRESH_SEEDS[number % seeds]}]"
+        for (size, ensemble), number in zip(cells * len(shift), numbers, strict=True)
     ]
 
 

@@ -13,7 +13,7 @@ from ._gip_passes import Passes, distinct
 Array = NDArray[np.float64]
 
 # Number of points, the best first, that are crossed.
-_MAX_PARENTS = 10
+MAX_PARENTS = 10
 
 
 def seed_of(point: Array) -> int:
@@ -70,7 +70,7 @@ class Crossings:
 
     def take(self, points: Array, count: int) -> Array:
         """Return the next `count` starts, shape (count, n, m), from the first of `points`, shape (b, n, m)."""
-        points = points[:_MAX_PARENTS]
+        points = points[:MAX_PARENTS]
         begin, self.taken = self.taken, self.taken + count
         return np.stack([self._cross(points, k) for k in range(begin, begin + count)])
 

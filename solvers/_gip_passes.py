@@ -72,6 +72,40 @@ class Passes:
         return mixed.reshape(len(weights), -1, task.m, task.m)
 
 
+class Patterns:
+    """Patterns of a task in the order in which the product with many rows of W is one matrix product."""
+
+    def __init__(self, task: MaxMargin, unit: float, symmetric: bool) -> None:
+        self.task, self.unit, self.symmetric = task, unit, symmetric
+        shape = task.m, task.p * task.m
+        self.from_left = np.ascontiguousarray(task.patterns.swapaxes(0, 1)).reshape(shape)
+        if not symmetric:
+            self.from_right = np.ascontiguousarray(task.patterns.transpose(2, 0, 1)).reshape(shape)
+        self.labels = task.labels.astype(np.float64)
+        self.pairs = list(zip(*(index.tolist() for index in task.pairs), strict=True))
+
+    def products(self, W: Array) -> tuple[Array, Array]:
+        """Return w_iᵀP^r and P^r w_i for a batch `W`, both of shape (b, n, p, m)."""
+        b, n, m = W.shape
+        rows = W.reshape(b * n, m)
+        wP = (rows @ self.from_left).reshape(b, n, self.task.p, m)
+        return wP, wP if self.symmetric else (rows @ self.from_right).reshape(b, n, self.task.p, m)
+
+    def stabilities(self, wP: Array, W: Array) -> Array:
+        """Return ζ^r_ij w_iᵀP^r w_j, shape (b, R), for a batch `W` and its products `wP`."""
+        g = np.empty((len(W), self.task.p, len(self.pairs)))
+        for k, (i, j) in enumerate(self.pairs):
+            g[:, :, k] = np.matmul(wP[:, i], W[:, j, :, None])[:, :, 0]
+        g *= self.labels
+        return g.reshape(len(W), self.labels.size)
+
+    def mixture(self, weights: Array) -> Array:
+        """Return Σ_r λ^r_k ζ^r_k P^r for each row λ of `weights`, shape (b, R), and each pair k; shape (b, N, m, m)."""
+        task = self.task
+        signed = (weights.reshape(-1, *self.labels.shape) * self.labels).swapaxes(1, 2).reshape(-1, task.p)
+        return (signed @ task.patterns.reshape(task.p, -1)).reshape(len(weights), -1, task.m, task.m)
+
+
 def warm_up(passes: Passes, W: Array, smoothing: Array) -> Iterator[tuple[Array, Array]]:
     """Move a batch `W` towards the optima at the first μ; yield W and margins before each cycle and after the last.
 

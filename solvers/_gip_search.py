@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from qcqpbench.problem.maxmargin import MaxMargin
 
-from ._gip_crossings import Crossings, seed_of
-from ._gip_passes import Passes, distinct
+from ._gip_crossings import MAX_PARENTS, Crossings, seed_of
+from ._gip_passes import Passes, Patterns, distinct
 from ._gip_schedule import CROSSING_WIDTH
-from ._gip_stack import Paths, Patterns, Stack
+from ._gip_stack import Paths, Stack
 
 Array = NDArray[np.float64]
 
@@ -20,14 +20,14 @@ FEW_WEIGHTS = 60
 _MIN_STARTS, _MAX_STABILITIES_PER_WEIGHT = 8, 2.5
 # First widths of the paths from random points, in turn.
 _RANDOM_WIDTHS, _SHRINK = (0.5, 0.2), 0.4
-# A path ends at this width at first; only the best of all are followed to the end.
+# A path ends at this width at first, or when its optimum will not be crossed; only the best of all go on to the end.
 _EXPLORED_WIDTH, _MAX_AGE, _MAX_POLISHED = 0.02, 50, 12
 # Number of paths from crossings for each random start but the first.
 _CROSSINGS_PER_START = 1.0
 # Points that overlap by more than this are one optimum.
 _MAX_OVERLAP = 0.99
 # Number of paths that run at a time, and smallest number of paths that begin together.
-_RUNNING, _MIN_ADDED = 32, 8
+_RUNNING, _MIN_ADDED = 48, 8
 
 
 def random_start_count(task: MaxMargin) -> int:
@@ -36,7 +36,7 @@ def random_start_count(task: MaxMargin) -> int:
     The numbers were chosen so that a run takes about four times as long as one start of IPOPT.
     """
     stabilities_per_weight = task.labels.size / (task.n * task.m)
-    slope = max(20.0, 80 - 2.5 * task.m) if task.n > 2 else 6 + task.m
+    slope = 42 + 4 * task.n if task.n > 2 else 20 + 1.6 * task.m
     return round(_MIN_STARTS + slope * min(stabilities_per_weight, _MAX_STABILITIES_PER_WEIGHT))
 
 
@@ -97,6 +97,8 @@ class Search:
         while len(self._stack) or self.started < self._path_count:
             self._start_paths()
             yield from self._iterate()
+            if len(self.optima.t) >= MAX_PARENTS:
+                self._end_below(float(self.optima.margins[MAX_PARENTS - 1]))
         self._merge()
         least = self.optima.margins.max() - _EXPLORED_WIDTH * self.passes.unit
         self._stack = self._new_stack(0.1 * self.tol, max_iter)
@@ -104,8 +106,12 @@ class Search:
         while len(self._stack):
             yield from self._iterate()
             if len(self._ended.t):
-                self._ended = self._ended.joined(self._stack.remove_below(float(self._ended.margins.max())))
+                self._end_below(float(self._ended.margins.max()))
         self.is_finished = True
+
+    def _end_below(self, margin: float) -> None:
+        """End the running paths whose optima are expected to be below `margin`."""
+        self._ended = self._ended.joined(self._stack.remove_below(margin))
 
     def _iterate(self) -> Iterator[None]:
         self._ended = self._ended.joined(self._stack.iterate())

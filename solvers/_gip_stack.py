@@ -10,10 +10,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
+from qcqpbench.problem.maxmargin import unit_rows
+
+from ._gip_passes import Patterns
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+Index = NDArray[np.intp]
 
 # A path has converged at its μ when its squared Newton decrement is below this multiple of μ, and is central when the
 # decrement is below the second multiple.
@@ -23,40 +26,6 @@ _TAIL_WIDTH, _TAIL_SHRINK, _TAIL_POWER = 2e-2, 0.2, 1.5
 _BOUNDARY_SHARE, _MAX_STEP_LENGTH, _MIN_STEP_LENGTH, _ARMIJO_SHARE = 0.95, 0.5, 1e-8, 1e-4
 # Shifts are in units of the typical stability.
 _MAX_SHIFT_TRIALS, _FIRST_SHIFT, _MIN_SHIFT = 60, 2.0, 3e-2
-
-
-class Patterns:
-    """Patterns of a task in the order in which the product with many rows of W is one matrix product."""
-
-    def __init__(self, task: MaxMargin, unit: float, symmetric: bool) -> None:
-        self.task, self.unit, self.symmetric = task, unit, symmetric
-        shape = task.m, task.p * task.m
-        self.from_left = np.ascontiguousarray(task.patterns.swapaxes(0, 1)).reshape(shape)
-        if not symmetric:
-            self.from_right = np.ascontiguousarray(task.patterns.transpose(2, 0, 1)).reshape(shape)
-        self.labels = task.labels.astype(np.float64)
-        self.pairs = list(zip(*(index.tolist() for index in task.pairs), strict=True))
-
-    def products(self, W: Array) -> tuple[Array, Array]:
-        """Return w_iᵀP^r and P^r w_i for a batch `W`, both of shape (b, n, p, m)."""
-        b, n, m = W.shape
-        rows = W.reshape(b * n, m)
-        wP = (rows @ self.from_left).reshape(b, n, self.task.p, m)
-        return wP, wP if self.symmetric else (rows @ self.from_right).reshape(b, n, self.task.p, m)
-
-    def stabilities(self, wP: Array, W: Array) -> Array:
-        """Return ζ^r_ij w_iᵀP^r w_j, shape (b, R), for a batch `W` and its products `wP`."""
-        g = np.empty((len(W), self.task.p, len(self.pairs)))
-        for k, (i, j) in enumerate(self.pairs):
-            g[:, :, k] = np.matmul(wP[:, i], W[:, j, :, None])[:, :, 0]
-        g *= self.labels
-        return g.reshape(len(W), self.labels.size)
-
-    def mixture(self, weights: Array) -> Array:
-        """Return Σ_r λ^r_k ζ^r_k P^r for each row λ of `weights`, shape (b, R), and each pair k; shape (b, N, m, m)."""
-        task = self.task
-        signed = (weights.reshape(-1, *self.labels.shape) * self.labels).swapaxes(1, 2).reshape(-1, task.p)
-        return (signed @ task.patterns.reshape(task.p, -1)).reshape(len(weights), -1, task.m, task.m)
 
 
 @dataclass
@@ -85,9 +54,9 @@ class Paths:
     wP: Array  # noqa: N815 (as in Batch)
     Pw: Array
     residual: Array
-    age: NDArray[np.intp]
+    age: Index
 
-    def only(self, which: Mask | NDArray[np.intp] | list[int]) -> "Paths":
+    def only(self, which: Mask | Index | list[int]) -> "Paths":
         """Return the paths that the mask or the indices `which` select."""
         return Paths(**{field.name: getattr(self, field.name)[which] for field in fields(self)})
 
@@ -363,21 +332,34 @@ class Stack:
         nearest = np.maximum((-directions.change / slack).max(axis=1), 1e-300)
         farthest = np.maximum(np.sqrt(squares.max(axis=1)), 1e-300)
         length = np.minimum(1.0, np.minimum(_BOUNDARY_SHARE / nearest, _MAX_STEP_LENGTH / farthest))
-        value, noise = paths.t + paths.mu * np.log(slack).sum(axis=1), 1e-13 * self.unit
+        target = paths.t + paths.mu * np.log(slack).sum(axis=1) - 1e-13 * self.unit
+        g, searching = paths.g.copy(), np.arange(len(length))
+        while searching.size:
+            at = length[searching]
+            trial = self._stabilities_along(searching, at[:, None], tilt, bend, squares)
+            gain = _ARMIJO_SHARE * at * directions.slope[searching]
+            accepted = self._barrier(searching, trial, at * dt[searching]) >= target[searching] + gain
+            g[searching[accepted]] = trial[accepted]
+            searching = searching[~accepted]
+            length[searching] /= 2
+            length[searching[length[searching] < _MIN_STEP_LENGTH]] = 0.0
+            searching = searching[length[searching] > 0]
+        return length, g
+
+    def _stabilities_along(self, which: Index, at: Array, tilt: Array, bend: Array, squares: Array) -> Array:
+        """Return the stabilities of the paths `which` after steps of lengths `at`; `squares` are those of the steps."""
         first, second = self.patterns.task.pairs
-        while True:
-            at = length[:, None]
-            stretch = np.sqrt(1.0 + at**2 * squares)
-            by_pair = np.tile(stretch[:, first] * stretch[:, second], self.patterns.task.p)
-            g = (paths.g + at * (tilt + at * bend)) / by_pair
-            t = paths.t + length * dt
-            inside = (g > t[:, None]).all(axis=1)
-            logarithms = np.log(np.where(inside[:, None], g - t[:, None], 1.0)).sum(axis=1)
-            accepted = inside & (t + paths.mu * logarithms >= value + _ARMIJO_SHARE * length * directions.slope - noise)
-            searching = ~accepted & (length > _MIN_STEP_LENGTH)
-            if not searching.any():
-                return np.where(accepted, length, 0.0), np.where(accepted[:, None], g, paths.g)
-            length = np.where(searching, length / 2, length)
+        stretch = np.sqrt(1.0 + at**2 * squares[which])
+        g = self.paths.g[which] + at * (tilt[which] + at * bend[which])
+        return g / np.tile(stretch[:, first] * stretch[:, second], self.patterns.task.p)
+
+    def _barrier(self, which: Index, g: Array, rise: Array) -> Array:
+        """Return the barrier function of the paths `which` at stabilities `g`, t having risen; −inf outside."""
+        t = self.paths.t[which] + rise
+        slack = g - t[:, None]
+        inside = slack.min(axis=1) > 0
+        logarithms = np.log(np.where(inside[:, None], slack, 1.0)).sum(axis=1)
+        return np.where(inside, t + self.paths.mu[which] * logarithms, -np.inf)
 
     def _update_weights(self, slack: Array, change: Array, slack_after: Array) -> None:
         """Move the multipliers along their Newton directions, with step lengths that keep them positive."""

@@ -38,11 +38,13 @@ class Gip(TaskSolver):
     Parameters
     ----------
     starts
-        Number of paths: one from the given start, the others from random points. The default is 8 plus 24 times the
-        number of stabilities per weight, at most 42.
+        Number of paths from the given start and from random points; other paths begin at crossings of their optima if
+        the task has less than 200 weights. The default is 8 plus 24 times the number of stabilities per weight, at most
+        42; tasks with at most 60 weights have more (docs/gip.md).
     mu0
         Initial μ, in units of (typical stability)/(number of stabilities). A larger μ makes the function smoother. The
-        default is 0.5, and m / 100, at most 4, for tasks with at least 200 inputs m.
+        default is 0.5, on tasks with at most 60 weights 0.5 and 0.2 in turn, and m / 100, at most 4, for tasks with at
+        least 200 inputs m.
     shrink
         Factor, less than 1, by which μ is multiplied when a path has converged at its μ. The default is 0.4, and 0.55
         for tasks with at least 200 inputs.
@@ -50,6 +52,7 @@ class Gip(TaskSolver):
         KKT residual at which a path stops, in units of the typical stability.
     precision
         "mixed": products with the patterns in float32 until μ is small, then in float64. "double": always in float64.
+        Tasks with at most 60 weights are always solved in float64.
     max_iter
         Limit on the number of Newton steps of a path.
     """

@@ -1,4 +1,4 @@
-"""Several rounds of gip, each from new random starts, within the time limit; for best known margins (docs/gip.md)."""
+"""Several rounds of gip within the time limit, for best known margins (docs/gip.md)."""
 
 from dataclasses import dataclass, replace
 
@@ -16,7 +16,7 @@ from .gip import Climb, Gip, automatic_starts, batch_of_starts, margin_of
 
 @dataclass(frozen=True)
 class Multistart(TaskSolver):
-    """Best solution of several rounds of gip, each from new random starts.
+    """Best solution of several rounds of gip, from new random starts and from crossings of the optima of earlier rounds.
 
     If the time limit ends a round, its best point is included.
 
