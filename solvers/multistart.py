@@ -16,7 +16,7 @@ from .gip import Climb, Gip, automatic_starts, batch_of_starts, margin_of
 
 @dataclass(frozen=True)
 class Multistart(TaskSolver):
-    """Best solution of several rounds of gip, from new random starts and from crossings of the optima of earlier rounds.
+    """Best solution of several rounds of gip, from new random starts and from crossings of the optima found before.
 
     If the time limit ends a round, its best point is included.
 
