@@ -1,4 +1,4 @@
-"""Packings against closed forms, published radii and polynomials, and IPOPT."""
+"""Packings against closed forms, radii of circles, polynomials, and IPOPT."""
 
 import itertools
 import math
@@ -91,8 +91,8 @@ def test_ten_points_are_roots_of_published_polynomials() -> None:
         ),
     ],
 )
-def test_best_known_distances_agree_with_published_radii(shape: str, radii: dict[int, float]) -> None:
-    """Compare with radii of circles in a square of side 1, and in a circle of radius 1."""
+def test_best_known_distances_agree_with_radii_of_circles(shape: str, radii: dict[int, float]) -> None:
+    """Compare with radii in a square of side 1, and in a circle of radius 1, which were entered from memory."""
     for k, radius in radii.items():
         expected = 2 * radius / (1 - (2 if shape == "square" else 1) * radius)
         assert best_distance(k, shape) == pytest.approx(expected, abs=2e-11)
@@ -100,7 +100,7 @@ def test_best_known_distances_agree_with_published_radii(shape: str, radii: dict
 
 @pytest.mark.parametrize(("k", "distance"), [(28, 0.23053549364267), (29, 0.22688290074421), (30, 0.22450296453109)])
 def test_the_largest_squares_have_their_proved_distances(k: int, distance: float) -> None:
-    """Compare with the optima that Markót and Csendes proved, SIAM J. Optim. 16 (2005) 193."""
+    """Compare with the optima that Markót and Csendes proved (2005); their digits were entered from memory."""
     assert best_distance(k, "square") == pytest.approx(distance, abs=1e-12)
 
 
