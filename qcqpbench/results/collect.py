@@ -16,6 +16,7 @@ from typing import Any, Protocol, Unpack
 from qcqpbench.catalog.machine import machine
 from qcqpbench.catalog.registry import check_type
 from qcqpbench.catalog.solver import Solver
+from qcqpbench.catalog.status import Termination
 from qcqpbench.errors import QcqpbenchError, nearest, require
 from qcqpbench.problem.formats.by_suffix import write
 from qcqpbench.problem.maxmargin import MaxMargin
@@ -82,10 +83,11 @@ class _Silence:
 
 @dataclass
 class Counts:
-    """Numbers of runs: new ones, new ones with a point, and those that the file had before."""
+    """Numbers of runs: new ones, new ones with a point and skipped ones, and those that the file had before."""
 
     new: int = 0
     points: int = 0
+    skipped: int = 0
     earlier: int = 0
 
 
@@ -269,6 +271,7 @@ def collect(
                     store.add(outcome)
                     counts.new += 1
                     counts.points += outcome.attempt.point is not None
+                    counts.skipped += outcome.attempt.termination is Termination.SKIPPED
                     monitor.add(outcome)
         counts.earlier = len(earlier_keys)
         for row in store.rows() if earlier_keys else ():

@@ -226,3 +226,12 @@ def test_unusual_terminals(environment: dict[str, str]) -> None:
     assert code == 0 and "Traceback" not in text and text.rstrip().endswith("results.db: 2 runs")
     assert ("\x1b[" in text) == ("TERM" not in environment) and ("[2/2]" in text) == ("TERM" in environment)
     assert text.isascii() == ("TERM" not in environment)
+
+
+@pytest.mark.solver
+def test_a_second_call_succeeds_if_it_only_skips_runs_again(tmp_path: Path) -> None:
+    """Skip the runs of a plug-in of CasADi whose solver is not in the package."""
+    words = ["run", "-p", "covariance_perceptron[m=3,p=3]", "-s", "casadi[plugin=knitro]"]
+    assert main([*words, "-o", str(tmp_path / "skipped.db")]) == 1
+    for _ in range(2):
+        assert main([*words, "-s", "slsqp", "-o", str(tmp_path / "both.db")]) == 0
