@@ -12,7 +12,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.solver]
 
 # Settings to check besides every solver's defaults.
 VARIANTS = [
-    "casadi[plugin=alpaqa]",
     "casadi[plugin=bonmin]",
     "casadi[plugin=fatrop]",
     "casadi[plugin=sleqp]",
