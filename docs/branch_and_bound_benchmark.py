@@ -4,7 +4,8 @@ Usage: python docs/branch_and_bound_benchmark.py run SOLVER | table
 
 `run` solves the tasks of the grid by one of the solvers branch_and_bound, scip and gurobi, and adds a line for each to
 docs/results/branch_and_bound.csv; it can be resumed. For each load and ensemble it begins with the smallest tasks, and
-ends after the first size at which no task was proved optimal. `table` prints the tables of docs/branch-and-bound.md.
+ends after the first size at which no task was proved optimal. `table` prints the tables of
+docs/background/branch-and-bound.md.
 """
 
 import csv

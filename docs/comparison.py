@@ -1,8 +1,8 @@
-"""Run the comparison of docs/comparison.md and print its table. Runs that are in the results file are not repeated.
+"""Run the comparison of docs/results/comparison.md and print its table. Stored runs are not repeated.
 
 python docs/comparison.py run [SOLVER…]     make the missing runs, one at a time, with a time limit of 120 s each
 python docs/comparison.py table             print the table in Markdown
-python docs/comparison.py default FILE      print the table of docs/solvers.md from a results file of the suite default
+python docs/comparison.py default FILE      print the table of docs/reference/solvers.md from a run of the suite default
 """
 
 import json

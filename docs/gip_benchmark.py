@@ -1,4 +1,4 @@
-"""Print the tables of docs/gip.md, which defines the symbols: margins, times, upper bounds and costs of gip.
+"""Print the tables of docs/background/gip.md, which defines the symbols: margins, times, upper bounds and costs of gip.
 
     python docs/gip_benchmark.py solvers LOAD…    margins and times on five pattern sets per load: one run of gip, ten
                                                   starts of ipopt[formulation=epigraph], and at loads 1 and 2 three
@@ -40,7 +40,7 @@ from qcqpbench.solvers._gip_schedule import schedule
 from qcqpbench.solvers._gip_state import Batch
 from qcqpbench.solvers.gip import batch_of_starts
 
-# Seeds that were not used to choose gip's settings, except its number of starts (docs/gip.md, Benchmark notes).
+# Seeds that were not used to choose gip's settings, except its number of starts (docs/background/gip.md).
 SEEDS = range(70, 75)
 
 
@@ -265,7 +265,7 @@ def reference(problem: Any) -> float:
     proofs = []
     if problem.n == 2 and problem.m == 10 and problem.load <= 1:
         proofs = [solve(problem, "branch_and_bound", random_start(problem, 3), 5).margin or -np.inf]
-    # Patterns of the ensembles "paper" and "psd" are symmetric with ones on the diagonal (docs/gip.md).
+    # Patterns of the ensembles "paper" and "psd" are symmetric with ones on the diagonal (docs/background/gip.md).
     symmetric = problem.n == 2 and np.array_equal(problem.patterns, problem.patterns.swapaxes(1, 2))
     return float(max(*margins, *rounds, *proofs, 0.0 if symmetric else -np.inf))
 

@@ -1,4 +1,4 @@
-"""Print the tables of docs/recorded.md: classifiers on recordings, and normalize="channels" against "whiten".
+"""Print the tables of docs/howto/recordings.md: classifiers on recordings, and normalize="channels" against "whiten".
 
 Usage: python docs/recorded_benchmark.py [FOLDER]
 

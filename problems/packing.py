@@ -14,8 +14,8 @@ from qcqpbench.problem.metadata import BestKnown, Metadata
 from qcqpbench.problem.qcqp import QCQP
 
 _MAX_POINTS = 1000
-# Best known smallest distances to 12 digits. IPOPT with many starts, refined by linear programs, found each of them and
-# no larger one; docs/problems.md says which were compared with published values. Tables of packings, such as E.
+# Best known smallest distances to 12 digits. IPOPT with many starts, refined by linear programs, found each and no
+# larger one; docs/reference/problems.md says which were compared with published values. Tables of packings, such as E.
 # Specht's (packomania.com), list radii r of circles: the distance is 2r/(1 − 2r) for circles in the unit square, and
 # 2r/(1 − r) for circles in a circle of radius 1.
 _DISTANCES = {
@@ -82,7 +82,7 @@ _DISTANCES = {
         30: 0.384782537785,
     },
 }
-_SOURCE = "IPOPT with many starts, and published values (docs/problems.md)"
+_SOURCE = "IPOPT with many starts, and published values (docs/reference/problems.md)"
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ class Recorded(Family):
     """Classification task from the recorded trials in an .npz file.
 
     The file holds the arrays X, shape (trials, channels, time), and y, the class of each trial, and optionally
-    `lengths` and `train` (docs/recorded.md).
+    `lengths` and `train` (docs/howto/recordings.md).
 
     Parameters
     ----------

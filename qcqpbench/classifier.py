@@ -1,4 +1,4 @@
-"""The covariance perceptron as a scikit-learn classifier that trains with any solver (docs/recorded.md)."""
+"""The covariance perceptron as a scikit-learn classifier that trains with any solver (docs/howto/recordings.md)."""
 
 import math
 from collections.abc import Iterator

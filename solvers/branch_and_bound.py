@@ -47,7 +47,7 @@ class BranchAndBound(TaskSolver):
     name = "branch_and_bound"
     drives = "gip, then branch and bound with an interior-point method in NumPy and LAPACK"
     scope = Scope.GLOBAL
-    citation = "qcqpbench, docs/solvers.md"
+    citation = "qcqpbench, docs/reference/solvers.md"
 
     gap: float = 1e-4
     max_nodes: int | None = None

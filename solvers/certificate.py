@@ -1,4 +1,4 @@
-"""Point of gip with a certified upper bound on the margin, from the dual of Shor's relaxation (docs/gip.md)."""
+"""Point of gip with a certified bound on the margin, from the dual of Shor's relaxation (docs/background/gip.md)."""
 
 from dataclasses import dataclass, replace
 
@@ -31,7 +31,7 @@ class CertificateSolver(TaskSolver):
     name = "certificate"
     drives = "gip, then an interior-point method on the dual of Shor's relaxation"
     scope = Scope.BOUND
-    citation = "qcqpbench, docs/gip.md"
+    citation = "qcqpbench, docs/background/gip.md"
 
     tol: float = 3e-3
 

@@ -1,4 +1,4 @@
-"""Graduated interior-point method for max-margin tasks on a product of unit spheres, with many starts (docs/gip.md)."""
+"""Graduated interior-point method for max-margin tasks on products of unit spheres (docs/background/gip.md)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -40,7 +40,7 @@ class Gip(TaskSolver):
     starts
         Number of paths from the given start and from random points; other paths begin at crossings of their optima if
         the task has less than 200 weights. The default is 8 plus 24 times the number of stabilities per weight, at most
-        42; tasks with at most 60 weights have more (docs/gip.md).
+        42; tasks with at most 60 weights have more (docs/background/gip.md).
     mu0
         Initial μ, in units of (typical stability)/(number of stabilities). A larger μ makes the function smoother. The
         default is 0.5, on tasks with at most 60 weights 0.5 and 0.2 in turn, and m / 100, at most 4, for tasks with at
@@ -59,7 +59,7 @@ class Gip(TaskSolver):
 
     name = "gip"
     drives = "a graduated interior-point method in NumPy and LAPACK"
-    citation = "qcqpbench, docs/gip.md"
+    citation = "qcqpbench, docs/background/gip.md"
 
     starts: int | None = None
     mu0: float | None = None

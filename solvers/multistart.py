@@ -1,4 +1,4 @@
-"""Several rounds of gip within the time limit, for best known margins (docs/gip.md)."""
+"""Several rounds of gip within the time limit, for best known margins (docs/background/gip.md)."""
 
 from dataclasses import dataclass, replace
 
@@ -28,7 +28,7 @@ class Multistart(TaskSolver):
 
     name = "multistart"
     drives = "gip, several rounds while there is time"
-    citation = "qcqpbench, docs/gip.md"
+    citation = "qcqpbench, docs/background/gip.md"
 
     rounds: int = 4
 

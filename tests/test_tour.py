@@ -15,7 +15,7 @@ from qcqpbench.results.row import Row
 
 pytestmark = [pytest.mark.slow, pytest.mark.network, pytest.mark.solver]
 
-TOUR = Path(__file__).parents[1] / "docs" / "tour.ipynb"
+TOUR = Path(__file__).parents[1] / "docs" / "tutorials" / "tour.ipynb"
 COMPARED = (
     *("key", "solver", "version", "start", "termination", "point_status", "margin", "kappa_bar", "kappa_bar_theory"),
     *("objective", "violation", "iterations"),

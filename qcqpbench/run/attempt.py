@@ -217,7 +217,7 @@ def certify_globally(
     Parameters
     ----------
     task
-        A max-margin task; docs/solvers.md says which sizes take how long.
+        A max-margin task; docs/reference/solvers.md says which sizes take how long.
     solver
         A solver that returns a tree certificate, or its spec, such as ``branch_and_bound[gap=1e-6,certificate=true]``.
     time_limit

@@ -6,7 +6,7 @@ A perceptron with α constraints per direction and the kernel f(q) = q^s has, fo
 
 and its capacity at the margin κ is the minimum of α = S/G(0,0) over y. On an interval of constant y, S is a logarithm,
 G a Gaussian average of exp(−y G), and the last interval has a closed form. `evaluate` returns ln α for one profile
-with its derivatives with respect to κ, to each y and to each break point. See docs/theory.md for the derivation.
+with its derivatives with respect to κ, to each y and to each break point. docs/background/theory.md derives it.
 """
 
 from dataclasses import dataclass

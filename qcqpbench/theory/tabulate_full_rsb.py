@@ -16,7 +16,7 @@ from .parisi import Evaluation
 
 # The smaller number of steps serves the error bar and the extrapolation of the share.
 _STEPS = (5, 10, 20)
-# The error of ln α falls by at least a factor 3 when the number of steps doubles (see docs/theory.md), so that the
+# The error of ln α falls by at least a factor 3 when the number of steps doubles (docs/background/theory.md), so the
 # error of the last value is at most half of the last difference.
 _REMAINDER = 1 / 2
 MARGINS = {

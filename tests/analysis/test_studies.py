@@ -143,7 +143,7 @@ def test_active_shares_are_means_over_pattern_sets(results_file: Path) -> None:
     assert (line["sets"], line["free"]) == (len(group), 48)
     assert line["share"] == pytest.approx(sum(row.active for row in group) / len(group) / 49)
     assert line["unconstrained"] == pytest.approx(1 - line["share"])
-    # Full RSB at P̂ = 1, from the table of docs/theory.md, and replica symmetry in closed form.
+    # Full RSB at P̂ = 1, from the table of docs/background/theory.md, and replica symmetry in closed form.
     assert line["share_theory"] == pytest.approx(0.742, abs=1e-3)
     assert line["share_theory_low"] <= line["share_theory"] <= line["share_theory_high"]
     assert line["share_rs"] == pytest.approx(ndtr(theory.covariance_kappa_bar(2.0, 1)))

@@ -77,7 +77,8 @@ def test_examples_import_public_names_only(example: str) -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_the_documentation_shows_the_example_and_its_entry_point(example: str) -> None:
-    text = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+    pages = [ROOT / "docs" / "howto" / name for name in ("own-solver.md", "own-family.md")]
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
     blocks = re.findall(r"^```(python|toml)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert ("python", code(example)) in blocks
     project = tomllib.loads((ROOT / "examples" / example / "pyproject.toml").read_text(encoding="utf-8"))["project"]

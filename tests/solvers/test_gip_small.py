@@ -112,7 +112,7 @@ def test_one_run_is_mostly_as_good_as_five_starts_of_ipopt(spec: str) -> None:
     "spec", ["m=10,load=3.5,seed=19", "m=20,load=3.5,ensemble=psd,seed=53", "m=50,load=3.5,seed=25"]
 )
 def test_no_margin_of_symmetric_patterns_with_equal_diagonals_is_below_zero(spec: str) -> None:
-    """Two rows on one pair of axes give exactly zero; see "Margins below zero" in docs/gip.md."""
+    """Two rows on one pair of axes give exactly zero; see "Margins below zero" in docs/background/gip.md."""
     attempt = solve(task_of(spec), "gip")
     assert attempt.margin is not None and attempt.margin >= -1e-15
     assert attempt.multipliers is not None and attempt.multipliers.sum() == pytest.approx(1)

@@ -8,7 +8,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/python.md")
+PAGES = ("README.md", "docs/howto/python.md")
 # Packages without type information, for which every user of them has these lines.
 CONFIGURATION = """[mypy]
 [mypy-pandas.*,scipy.*,sklearn.*]

@@ -76,7 +76,7 @@ def test_refinement_converges_from_above() -> None:
 
 @pytest.mark.parametrize("kappa", [6.0, 9.0])
 def test_large_margins_have_the_asymptotic_profile(kappa: float) -> None:
-    """Check y → 3q/κ² and ln α → ln α_RS − 1/(5κ⁴), derived in docs/theory.md for κ → ∞."""
+    """Check y → 3q/κ² and ln α → ln α_RS − 1/(5κ⁴), derived in docs/background/theory.md for κ → ∞."""
     result = full(kappa, 2)
     correction = np.log(result.alpha * margin_integral(kappa) / 2)
     assert correction == pytest.approx(-1 / (5 * kappa**4), rel=6 / kappa**2)

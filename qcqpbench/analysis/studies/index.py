@@ -1,6 +1,6 @@
 """Index of the studies, which are sets of figures computed from the same runs.
 
-The finite-size study is described in docs/finite-size.md.
+The finite-size study is described in docs/results/finite-size.md.
 """
 
 from qcqpbench.analysis.figures.base import Figure
