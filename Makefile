@@ -7,7 +7,7 @@ export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 
-.PHONY: help setup test quick lint bench ratios bench-save bench-compare asv constraints clean
+.PHONY: help setup test quick lint docs bench ratios bench-save bench-compare asv constraints clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -32,6 +32,12 @@ test: lint  ## run lint, then all tests in parallel on all cores
 
 quick: setup  ## run the fast tests: no slow ones, no browser, no network, no solver packages
 	$(PYTHON) -m pytest $(PARALLEL) -m "not slow and not browser and not network and not solver"
+
+# autosummary keeps the pages of names that are no longer public, so they are written anew.
+docs: setup  ## build the documentation site into docs/_build/html; warnings and broken links are errors
+	rm -rf docs/_build docs/reference/api
+	$(PYTHON) -m sphinx -M html docs docs/_build -W --keep-going -n -q
+	@echo "docs/_build/html/index.html"
 
 bench: setup  ## run or resume the default suite into results.db, and write report.html
 	$(VENV)/bin/qcqpbench run default -o results.db
@@ -61,5 +67,5 @@ constraints:  ## pin the newest versions of all packages in constraints.txt
 	rm -rf .venv-constraints
 
 clean:  ## remove .venv, caches and build products
-	rm -rf .venv .venv-constraints .*_cache build dist *.egg-info
+	rm -rf .venv .venv-constraints .*_cache build dist *.egg-info docs/_build docs/reference/api
 	find . -name __pycache__ -prune -exec rm -rf {} +

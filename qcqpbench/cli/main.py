@@ -6,7 +6,7 @@ import io
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
 from qcqpbench import __version__
@@ -66,6 +66,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"qcqpbench: {system_reason(error)}", file=sys.stderr)
         return FAILED
     return code
+
+
+def every_command() -> dict[str, tuple[argparse.ArgumentParser, str]]:
+    """Return the parser and the one-line summary of each command and sub-command, by name, for the documentation."""
+    return dict(_commands_of(_parser([]), ""))
+
+
+def _commands_of(parser: argparse.ArgumentParser, prefix: str) -> Iterator[tuple[str, tuple[_Parser, str]]]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            summaries = {choice.dest: choice.help or "" for choice in action._choices_actions}
+            for name, command in action.choices.items():
+                yield prefix + name, (command, summaries.get(name, ""))
+                yield from _commands_of(command, f"{prefix}{name} ")
 
 
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:

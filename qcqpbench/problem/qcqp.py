@@ -24,6 +24,8 @@ __all__ = ["QCQP", "Sense", "Vector"]
 class QCQP(CanonicalForm):
     """A quadratically constrained quadratic problem in x ∈ ℝⁿ, from dense arrays or sparse matrices.
 
+    ::
+
         minimize or maximize   xᵀQx + q·x + constant
         subject to             lower ≤ xᵀQx + q·x ≤ upper   with a Q and a q for each quadratic constraint
                                lower ≤ Ax ≤ upper
@@ -217,7 +219,7 @@ class QCQP(CanonicalForm):
         x
             A point, shape (n,).
         relative
-            Whether to divide each violation by max(1, |bound|); false by default.
+            Whether to divide each violation by max(1, abs(bound)); false by default.
 
         Returns
         -------

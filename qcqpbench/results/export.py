@@ -24,6 +24,15 @@ from .store import Store
 
 # Columns left out: the number within an invocation, whose uid is exported, and the machine, of which two facts are.
 _LOCAL = ("number", "machine", "invocation", "details")
+# Columns that the table has in addition to those of rows, or with another meaning than there.
+ADDED_COLUMNS = {
+    "invocation": "Unique id of the call of the program that made the run, the same in all files.",
+    "command": "Command line of that call.",
+    "cpu": "Model of the processor.",
+    "commit": "Commit of the checkout of qcqpbench that made the run.",
+    "problem_name": "Name of the problem's family; of a file, its path.",
+    "solver_name": "Name of the solver.",
+}
 _KINDS = {name: kind for name, (kind, _) in STORED_TYPES.items() if name not in _LOCAL}
 _GROUP_ROWS = 10_000
 _MAX_INT = 1 << 63

@@ -25,18 +25,37 @@ _MAX_SHOWN_CHARACTERS = 80
 class Row(RunValues, RunOptions):
     """One attempt in a results file. The other fields are those of `RunValues` and `RunOptions`.
 
+    A column of results files is a field of one of the three classes. The documentation has a table of all columns, made
+    from their docstrings and that of `Finding`: units follow the colon.
+
     Attributes
     ----------
-    id
+    id : number
         Number of the row in its file.
-    invocation, number
-        Call of the program that made the run, and number of the run in that call.
+    invocation : number
+        Number, in its file, of the call of the program that made the run.
+    number : number
+        Number of the run in that call.
     key
-        Key of the run, see `RunSpec.key`.
-    worker, begun, machine
-        Name of the worker, start time in seconds since 1970, and machine of the run.
-    problem, problem_id, solver, version, formulation, start
-        See `RunSpec`.
+        Key of the run, a sha256: runs of the same solver, problem, start and options have the same key.
+    worker
+        Name of the worker process, such as ``local-0``, or the address of a cluster worker.
+    begun : seconds since 1970
+        Start time of the run.
+    problem
+        Spec or file of the problem.
+    problem_id
+        The sha256 of the problem's content.
+    solver
+        Spec of the solver with all its parameters.
+    version
+        Version of the solver: of its packages, and a hash of its source.
+    formulation
+        Name of the QCQP formulation in which the solver was given a task; None if it was given the problem itself.
+    start : number
+        Number of the start: 0, 1, …
+    machine
+        Hardware and software that the run used.
     """
 
     id: int

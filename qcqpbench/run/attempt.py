@@ -37,30 +37,44 @@ _EVALUATED = tuple(field.name for field in fields(Evaluation) if field.name not 
 class RunValues:
     """Numbers and texts of one run, which attempts and rows have in common. Missing quantities are None.
 
+    The suite computes the fields that are those of `Finding`, from `point_status` to `test_accuracy`.
+
     A new column of results files is a new field here, and a migration in `qcqpbench.results.schema`.
 
     Attributes
     ----------
     termination
-        Why the run ended, as claimed by the solver or observed by the suite.
-    point_status
-        Whether the returned point is valid and feasible, as computed by the suite.
-    margin, kappa_bar, overlap, test_accuracy
-        Computed by the suite at the returned point of a task, rows scaled to unit length.
-    objective, violation, relative_violation
-        Computed by the suite for the QCQP that the solver was given.
-    kappa_bar_theory, kappa_bar_rs, best_known, sense
-        Facts about the problem: the rescaled margin that the best theory predicts (full RSB) and the paper's replica-
-        symmetric κ(P), see `TheoryPrediction`; the best published value; and of a QCQP "minimize" or "maximize".
-    bound, gap
-        The bound that the solver claims to have proved (of a task: on the margin), and its distance from the margin or
-        objective, relative to the larger of them.
-    claimed_objective, iterations, message, details
-        Claims and messages of the solver.
-    build_seconds, solve_seconds, cpu_seconds, peak_memory_bytes
-        Time and memory of the run.
+        Why the run ended, as claimed by the solver or observed by the suite, see `Termination`.
+    kappa_bar_theory : dimensionless
+        The κ̄ that the best theory, full replica-symmetry breaking, predicts for large instances.
+    kappa_bar_rs : dimensionless
+        The κ̄ that the paper's theory, replica symmetry, predicts for large instances.
+    bound : unit of the margin or objective
+        The bound on the optimum (of a task: on the margin) that the solver claims to have proved.
+    gap : fraction
+        The distance of the bound from the margin or objective, relative to the larger of the two.
+    best_known : unit of the margin or objective
+        The best published value of the problem.
+    claimed_objective : unit of the objective
+        The objective that the solver claims.
+    iterations : count
+        The number of iterations that the solver reports.
+    build_seconds : seconds
+        Wall time in which the solver prepared the problem.
+    solve_seconds : seconds
+        Wall time of the run, without the preparation.
+    cpu_seconds : seconds
+        CPU time of all threads of the solver's process, for preparation and run together.
+    peak_memory_bytes : bytes
+        Largest memory of the solver's process and its descendants.
+    message
+        Message of the solver, or the reason why it was skipped or failed.
+    details
+        Further claims of the solver, by name.
+    sense
+        Of a QCQP "minimize" or "maximize"; None for a task, whose margin is maximized.
     scope
-        The kind of answer that the solver gives; None in rows of old files.
+        The kind of answer that the solver gives, see `Scope`; None in rows of old files.
     """
 
     termination: Termination

@@ -97,15 +97,15 @@ class RunOptions:
 
     Parameters
     ----------
-    start_seed
+    start_seed : number
         Seed of the random starts.
-    time_limit
-        Seconds from the solver's entry; infinite for no limit.
-    memory_limit_bytes
-        Memory of the solver's process and its descendants; None for no limit.
-    threads
+    time_limit : seconds
+        Time limit from the solver's entry; infinite for no limit.
+    memory_limit_bytes : bytes
+        Limit on the memory of the solver's process and its descendants; None for no limit.
+    threads : count
         BLAS and OpenMP threads.
-    tolerance
+    tolerance : dimensionless
         Relative violation up to which a point is feasible.
 
     Raises

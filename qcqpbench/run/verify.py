@@ -32,19 +32,21 @@ class Finding:
     Attributes
     ----------
     point_status
-        Whether there is a point, and whether it is valid and feasible.
-    objective
-        The objective of a QCQP.
-    violation
-        The largest violation of a constraint or bound of a QCQP.
-    relative_violation
-        The largest of the violations of a QCQP, each divided by max(1, abs(bound)). Rows with tiny coefficients should
-        be scaled beforehand.
-    margin, kappa_bar
-        The margin κ of a task with the rows of W scaled to unit length, and κ divided by the scale of the task.
-    overlap
+        Whether there is a point, and whether it is valid and feasible, see `PointStatus`.
+    objective : unit of the objective
+        The objective of a QCQP, or of the QCQP that the solver was given in place of a task.
+    violation : unit of the constraint
+        The largest violation of a constraint or bound of that QCQP.
+    relative_violation : dimensionless
+        The largest of its violations, each divided by max(1, abs(bound)). Rows with tiny coefficients should be scaled
+        beforehand.
+    margin : unit of the patterns
+        The margin κ of a task, with the rows of W scaled to unit length.
+    kappa_bar : dimensionless
+        The rescaled margin κ̄: κ divided by the standard deviation of the patterns' random entries.
+    overlap : dimensionless
         The largest absolute overlap w_i·w_j of two unit rows of W.
-    test_accuracy
+    test_accuracy : fraction
         The fraction of held-out trials that are classified correctly, if the task has any.
     """
 

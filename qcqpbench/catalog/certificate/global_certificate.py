@@ -85,7 +85,7 @@ class GlobalCertificate:
 
     @property
     def gap(self) -> float:
-        """Relative optimality gap, (bound − margin) / max(|bound|, |margin|)."""
+        """Relative optimality gap, (bound − margin) / max(abs(bound), abs(margin))."""
         return relative_gap(self.margin, self.bound)
 
     def __repr__(self) -> str:
