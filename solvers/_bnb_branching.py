@@ -48,8 +48,8 @@ class Branching(NamedTuple):
     partners: tuple[tuple[int, ...], ...] = ()
 
 
-def best_branching(groups: Groups, matrices: list[Array]) -> Branching:
-    """Return the branching with the highest score, given the primal matrices of a node."""
+def best_branching(groups: Groups, matrices: Array) -> Branching:
+    """Return the branching with the highest score, given the primal matrices of a node, shape (K, d, d)."""
     candidates = [_wedges(k, X) for k, X in enumerate(matrices)]
     for k, X in enumerate(matrices):
         candidates += [_split(k, g, H, X) for g, H in enumerate(groups[k])]

@@ -4,6 +4,8 @@
 matrices F_k are linear in x = (y, λ, μ). Let E_i be their derivatives with respect to y_i and λ_r. A step of the method
 needs ⟨E_i, X E_j Z⟩ for symmetric matrices X and Z, summed over k. These numbers, which are symmetric in i and j, are
 computed from the blocks of order m, because most blocks of the E_i are zero or equal.
+
+All arrays have the nodes of a batch as their first axis, of length b, and then matrices X_k the shape (K, d, d).
 """
 
 from abc import ABC, abstractmethod
@@ -15,6 +17,7 @@ from qcqpbench.catalog.certificate.leaf import Formulation
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 
 Array = NDArray[np.float64]
+# Pairs of left and right factors, each of shape (b, K, rows, d).
 Products = tuple[tuple[Array, Array], ...]
 
 
@@ -37,7 +40,7 @@ class Relaxation(ABC):
     stability_count, offset_count
         The number R of stabilities, and the length of y.
     matrix_count, order
-        The number of matrices, and their order d.
+        The number K of matrices, and their order d.
     trace
         The sum T of the traces of all matrices.
     """
@@ -58,44 +61,45 @@ class Relaxation(ABC):
         self.columns = np.ascontiguousarray(patterns.swapaxes(0, 1)).reshape(task.m, -1)
 
     @abstractmethod
-    def dual_matrices(self, y: Array, weights: Array) -> list[Array]:
-        """Return F_k without cuts for y and λ = `weights`; it is linear in both."""
+    def dual_matrices(self, y: Array, weights: Array) -> Array:
+        """Return F_k without cuts for y, shape (b, ny), and λ = `weights`, shape (b, R); it is linear in both."""
 
     @abstractmethod
-    def equations(self, X: list[Array], Z: list[Array]) -> tuple[Array, Array]:
-        """Return ⟨E_i, X E_j Z⟩ and ⟨E_i, Z⟩, summed over k, shapes (c, c) and (c,) for c entries of y and λ."""
+    def equations(self, X: Array, Z: Array) -> tuple[Array, Array]:
+        """Return ⟨E_i, X E_j Z⟩ and ⟨E_i, Z⟩, summed over k, shapes (b, c, c) and (b, c) for c entries of y and λ."""
 
     @abstractmethod
-    def along_products(self, matrix: int, products: Products) -> Array:
-        """Return Σ⟨E_i, l rᵀ⟩ over the `products` (l, r), each of shape (rows, d); shape (c, rows), for one matrix."""
+    def along_products(self, products: Products) -> Array:
+        """Return Σ⟨E_i, l rᵀ⟩ over the `products` (l, r) and k, shape (b, rows, c). Only one k of a row is not zero."""
 
     @abstractmethod
-    def weights_of(self, leading: list[Array]) -> Array:
-        """Return W, shape (n, m), with rows of any length, for the vectors that the matrices stand for."""
+    def weights_of(self, leading: Array) -> Array:
+        """Return W, shape (b, n, m), with rows of any length, for the vectors that the matrices stand for."""
 
-    def point(self, matrices: list[Array]) -> Array | None:
-        """Return the W, with unit rows, of the leading eigenvectors of the matrices X_k; None if a row is zero."""
-        leading = []
-        for X in matrices:
-            values, vectors = np.linalg.eigh(X)
-            leading.append(np.sqrt(max(float(values[-1]), 0.0)) * vectors[:, -1])
-        W = self.weights_of(leading)
-        largest = np.abs(W).max(axis=1)
-        return unit_rows(W) if np.isfinite(largest).all() and largest.min() > 0 else None
+    def points(self, matrices: Array) -> Array:
+        """Return the W, with unit rows, of the leading eigenvectors of matrices; those with zero rows are left out."""
+        values, vectors = np.linalg.eigh(matrices)
+        W = self.weights_of(np.sqrt(np.maximum(values[:, :, -1:], 0.0)) * vectors[:, :, :, -1])
+        largest = np.abs(W).max(axis=2)
+        return unit_rows(W[np.isfinite(largest).all(axis=1) & (largest.min(axis=1) > 0)])
 
     def _products(self, columns: Array, lefts: list[Array], rights: list[Array]) -> Array:
-        """Return Σ L P^r R over the matrices L and R for each pattern P^r of `columns`, shape (m p, m)."""
-        m = self.task.m
-        left_products = np.concatenate(lefts) @ columns
-        products = left_products[:m].reshape(-1, m) @ rights[0]
-        for k, right in enumerate(rights[1:], 1):
-            products += left_products[k * m : (k + 1) * m].reshape(-1, m) @ right
+        """Return Σ L P^r R over the matrices L and R, shape (b, m, m), for each pattern P^r; shape (b, m p, m)."""
+        m, batch = self.task.m, len(lefts[0])
+        products = np.empty((batch, m * self.task.p, m))
+        for k, (left, right) in enumerate(zip(lefts, rights, strict=True)):
+            left_products = (left.reshape(-1, m) @ columns).reshape(batch, -1, m)
+            if k == 0:
+                np.matmul(left_products, right, out=products)
+            else:
+                products += left_products @ right
         return products
 
     def _gram(self, products: Array) -> Array:
-        """Return ⟨P^r, Q^s⟩ for the patterns P^r and the matrices Q^s of `products`, shape (p, p)."""
+        """Return ⟨P^r, Q^s⟩ for the patterns P^r and the matrices Q^s of `products`, shape (b, p, p), s before r."""
         m, p = self.task.m, self.task.p
-        return self.flat @ products.reshape(m, p, m).swapaxes(0, 1).reshape(p, -1).T
+        flat = products.reshape(-1, m, p, m).swapaxes(1, 2).reshape(-1, m * m)
+        return (flat @ self.flat.T).reshape(-1, p, p)
 
 
 class SymmetricRelaxation(Relaxation):
@@ -109,33 +113,38 @@ class SymmetricRelaxation(Relaxation):
         self.order = task.m
         self.identity = np.eye(task.m)
 
-    def dual_matrices(self, y: Array, weights: Array) -> list[Array]:
-        M = (weights @ self.flat).reshape(self.order, self.order)
-        offset = y[0] * self.identity
-        return [offset - M, offset + M]
+    def dual_matrices(self, y: Array, weights: Array) -> Array:
+        M = (weights @ self.flat).reshape(-1, self.order, self.order)
+        offset = y[:, :, None] * self.identity
+        F = np.empty((len(y), 2, self.order, self.order))
+        np.subtract(offset, M, out=F[:, 0])
+        np.add(offset, M, out=F[:, 1])
+        return F
 
-    def equations(self, X: list[Array], Z: list[Array]) -> tuple[Array, Array]:
-        p = self.task.p
-        gram = self._gram(self._products(self.columns, X, Z))
-        XZ = [X[0] @ Z[0], X[1] @ Z[1]]
-        H, traces = np.empty((p + 1, p + 1)), np.empty(p + 1)
-        H[0, 0] = float(XZ[0].trace() + XZ[1].trace())
-        H[0, 1:] = H[1:, 0] = self.flat @ (XZ[1] - XZ[0]).ravel()
-        H[1:, 1:] = 0.5 * (gram + gram.T)
-        traces[0] = float(Z[0].trace() + Z[1].trace())
-        traces[1:] = self.flat @ (Z[1] - Z[0]).ravel()
+    def equations(self, X: Array, Z: Array) -> tuple[Array, Array]:
+        batch, p = len(X), self.task.p
+        gram = self._gram(self._products(self.columns, [X[:, 0], X[:, 1]], [Z[:, 0], Z[:, 1]]))
+        XZ = X @ Z
+        H, traces = np.empty((batch, p + 1, p + 1)), np.empty((batch, p + 1))
+        H[:, 0, 0] = np.einsum("bkaa->b", XZ)
+        H[:, 0, 1:] = H[:, 1:, 0] = (XZ[:, 1] - XZ[:, 0]).reshape(batch, -1) @ self.flat.T
+        np.add(gram, gram.swapaxes(1, 2), out=H[:, 1:, 1:])
+        H[:, 1:, 1:] *= 0.5
+        traces[:, 0] = np.einsum("bkaa->b", Z)
+        traces[:, 1:] = (Z[:, 1] - Z[:, 0]).reshape(batch, -1) @ self.flat.T
         return H, traces
 
-    def along_products(self, matrix: int, products: Products) -> Array:
-        sign = -1.0 if matrix == 0 else 1.0
-        outer = _outer(products, slice(None), slice(None))
-        result = np.empty((1 + self.stability_count, len(outer)))
-        np.einsum("kaa->k", outer, out=result[0])
-        np.matmul(self.flat, sign * outer.reshape(len(outer), -1).T, out=result[1:])
+    def along_products(self, products: Products) -> Array:
+        batch, _, rows, d = products[0][0].shape
+        signed = [(left[:, 1] - left[:, 0], right.sum(axis=1)) for left, right in products]
+        outer = _outer(signed, slice(None), slice(None))
+        result = np.empty((batch, rows, 1 + self.stability_count))
+        result[:, :, 0] = sum(np.einsum("bkca,bkca->bc", left, right) for left, right in products)
+        np.matmul(outer.reshape(batch, rows, d * d), self.flat.T, out=result[:, :, 1:])
         return result
 
-    def weights_of(self, leading: list[Array]) -> Array:
-        return np.array([leading[0] + leading[1], leading[0] - leading[1]])
+    def weights_of(self, leading: Array) -> Array:
+        return np.stack([leading[:, 0] + leading[:, 1], leading[:, 0] - leading[:, 1]], axis=1)
 
 
 class StackedRelaxation(Relaxation):
@@ -154,30 +163,33 @@ class StackedRelaxation(Relaxation):
         self.transposed = np.ascontiguousarray(self.flat.reshape(-1, m, m).transpose(2, 0, 1)).reshape(m, -1)
 
     def _blocks(self, X: Array) -> Array:
-        """Return the blocks of a matrix, shape (n, n, m, m)."""
+        """Return the blocks of matrices, shape (n, n, b, m, m)."""
         n, m = self.task.n, self.task.m
-        return X.reshape(n, m, n, m).swapaxes(1, 2)
+        return np.ascontiguousarray(X.reshape(-1, n, m, n, m).transpose(1, 3, 0, 2, 4))
 
-    def dual_matrices(self, y: Array, weights: Array) -> list[Array]:
+    def dual_matrices(self, y: Array, weights: Array) -> Array:
         n, m = self.task.n, self.task.m
-        F = np.zeros((n * m, n * m))
-        halves = (0.5 * weights.reshape(self.labels.shape) * self.labels).T @ self.flat
-        for M, (i, j) in zip(halves.reshape(-1, m, m), self.rows_of_pairs, strict=True):
-            F[i, j], F[j, i] = -M, -M.T
-        F.ravel()[:: n * m + 1] = np.repeat(y, m)
-        return [F]
+        batch, d = len(y), n * m
+        F = np.zeros((batch, 1, d, d))
+        signed = 0.5 * weights.reshape(batch, *self.labels.shape) * self.labels
+        halves = (signed.swapaxes(1, 2) @ self.flat).reshape(batch, -1, m, m)
+        for pair, (i, j) in enumerate(self.rows_of_pairs):
+            F[:, 0, i, j] = -halves[:, pair]
+            F[:, 0, j, i] = -halves[:, pair].swapaxes(1, 2)
+        F.reshape(batch, -1)[:, :: d + 1] = np.repeat(y, m, axis=1)
+        return F
 
-    def equations(self, X: list[Array], Z: list[Array]) -> tuple[Array, Array]:
+    def equations(self, X: Array, Z: Array) -> tuple[Array, Array]:
         """Return the entries of all pairs of stabilities and offsets.
 
         For the stabilities of the pattern P and the rows i, j, and of the pattern Q and the rows u, v, 4⟨E, X E' Z⟩ is
         ⟨P, X_iu Q Z_vj + Z_iu Q X_vj + X_iv Qᵀ Z_uj + Z_iv Qᵀ X_uj⟩ times both labels. If the rows are the same, the
         last two terms are the transposes of each other, as matrices in P and Q.
         """
-        n, R = self.task.n, self.stability_count
-        x, z = self._blocks(X[0]), self._blocks(Z[0])
+        n, R, batch = self.task.n, self.stability_count, len(X)
+        x, z = self._blocks(X), self._blocks(Z)
         N, labels = len(self.pairs), self.labels
-        H, traces = np.empty((n + R, n + R)), np.empty(n + R)
+        H, traces = np.empty((batch, n + R, n + R)), np.empty((batch, n + R))
         for a, (i, j) in enumerate(self.pairs):
             for b, (u, v) in enumerate(self.pairs[: a + 1]):
                 products = self._products(self.columns, [x[i, u], z[i, u]], [z[v, j], x[v, j]])
@@ -186,39 +198,41 @@ class StackedRelaxation(Relaxation):
                 else:
                     products += self._products(self.transposed, [x[i, v], z[i, v]], [z[u, j], x[u, j]])
                 block = self._gram(products)
-                block *= 0.25 * np.outer(labels[:, a], labels[:, b])
-                H[n + a :: N, n + b :: N] = block
+                block *= 0.25 * np.outer(labels[:, b], labels[:, a])
+                H[:, n + b :: N, n + a :: N] = block
                 if a != b:
-                    H[n + b :: N, n + a :: N] = block.T
-            mixed = np.array([x[i, k] @ z[k, j] + z[i, k] @ x[k, j] for k in range(n)]).reshape(n, -1)
-            H[n + a :: N, :n] = -0.5 * labels[:, a, None] * (self.flat @ mixed.T)
-            traces[n + a :: N] = -labels[:, a] * (self.flat @ z[i, j].ravel())
-        H[:n, n:] = H[n:, :n].T
-        H[:n, :n] = np.einsum("ikab,ikab->ik", x, z)
-        H[n:, n:] = 0.5 * (H[n:, n:] + H[n:, n:].T)
-        traces[:n] = np.einsum("iiaa->i", z)
+                    H[:, n + a :: N, n + b :: N] = block.swapaxes(1, 2)
+            mixed = np.stack([x[i, k] @ z[k, j] + z[i, k] @ x[k, j] for k in range(n)], axis=1).reshape(batch, n, -1)
+            H[:, :n, n + a :: N] = -0.5 * labels[:, a] * (mixed @ self.flat.T)
+            traces[:, n + a :: N] = -labels[:, a] * (z[i, j].reshape(batch, -1) @ self.flat.T)
+        H[:, n:, :n] = H[:, :n, n:].swapaxes(1, 2)
+        H[:, :n, :n] = np.einsum("ikbac,ikbac->bik", x, z)
+        among = H[:, n:, n:]
+        H[:, n:, n:] = 0.5 * (among + among.swapaxes(1, 2))
+        traces[:, :n] = np.einsum("iibaa->bi", z)
         return H, traces
 
-    def along_products(self, matrix: int, products: Products) -> Array:
+    def along_products(self, products: Products) -> Array:
         n, m, N = self.task.n, self.task.m, len(self.pairs)
-        both = (*products, *((right, left) for left, right in products))
-        count = len(products[0][0])
-        result = np.empty((n + self.stability_count, count))
-        diagonal = sum((left * right for left, right in products[1:]), products[0][0] * products[0][1])
-        result[:n] = diagonal.reshape(count, n, m).sum(axis=2).T
+        batch, _, rows, _ = products[0][0].shape
+        ordered = [(left[:, 0], right[:, 0]) for left, right in products]
+        both = [*ordered, *((right, left) for left, right in ordered)]
+        result = np.empty((batch, rows, n + self.stability_count))
+        diagonal = sum((left * right for left, right in ordered[1:]), ordered[0][0] * ordered[0][1])
+        result[:, :, :n] = diagonal.reshape(batch, rows, n, m).sum(axis=3)
         for a, (i, j) in enumerate(self.rows_of_pairs):
-            outer = _outer(both, i, j).reshape(count, -1)
-            result[n + a :: N] = (-0.5 * self.labels[:, a])[:, None] * (self.flat @ outer.T)
+            outer = _outer(both, i, j).reshape(batch, rows, -1)
+            result[:, :, n + a :: N] = -0.5 * self.labels[:, a] * (outer @ self.flat.T)
         return result
 
-    def weights_of(self, leading: list[Array]) -> Array:
-        return leading[0].reshape(self.task.n, self.task.m)
+    def weights_of(self, leading: Array) -> Array:
+        return leading.reshape(-1, self.task.n, self.task.m)
 
 
-def _outer(products: Products, rows: slice, columns: slice) -> Array:
-    """Return Σ l rᵀ over the `products` (l, r), restricted to `rows` of l and `columns` of r; shape (count, …, …)."""
-    first, *others = products
-    outer = first[0][:, rows, None] * first[1][:, None, columns]
+def _outer(products: list[tuple[Array, Array]], rows: slice, columns: slice) -> Array:
+    """Return Σ l rᵀ over the `products` (l, r), restricted to `rows` of l and `columns` of r; shape (b, …, …, …)."""
+    (left, right), *others = products
+    outer = left[:, :, rows, None] * right[:, :, None, columns]
     for left, right in others:
-        outer += left[:, rows, None] * right[:, None, columns]
+        outer += left[:, :, rows, None] * right[:, :, None, columns]
     return outer

@@ -12,11 +12,11 @@ from qcqpbench.catalog.solver import Budget
 from qcqpbench.problem.maxmargin import MaxMargin
 
 from ._bnb_branching import Branching, best_branching, children
-from ._bnb_node import NodeCuts, NodeResult, NodeSolver
+from ._bnb_interior_point import Node
+from ._bnb_node import NodeResult, NodeSolver
 from ._bnb_relaxation import Relaxation
-from ._gip_passes import Passes
-from ._gip_schedule import Schedule
-from ._gip_state import Batch
+from ._gip_passes import Passes, Patterns
+from ._gip_stack import Stack
 
 Array = NDArray[np.float64]
 
@@ -31,10 +31,12 @@ _TARGET_SHARE = 1e-3
 _ROOT_LOOSENESS = 1e-2
 # The point of a node is the start of a local search at the first node, and then more and more rarely: the number of
 # nodes grows by this factor from one search to the next.
-_NODES_PER_SEARCH = 2.0
+_NODES_PER_SEARCH, _MAX_SEARCHES = 4.0, 8
 _SEARCH_WIDTH, _SEARCH_SHRINK, _SEARCH_STEPS, _SEARCH_TOL = 0.1, 0.3, 60, 1e-10
 # With more open nodes, the search closes those with small bounds first.
 _MAX_OPEN_NODES = 50_000
+# Nodes are bounded in batches, so that the products of their matrices with all patterns have at most this many entries.
+_BATCH_ENTRIES, _MAX_BATCH_SIZE = 600_000, 64
 # Score of a branching, relative to the trace of the matrices, at which they have rank one up to rounding.
 _MIN_SCORE = 1e-13
 
@@ -54,7 +56,8 @@ class Incumbent:
 
     def __init__(self, task: MaxMargin, gap: float, budget: Budget) -> None:
         self.task, self.gap, self.budget = task, gap, budget
-        self.passes = Passes(task, mixed=False)
+        passes = Passes(task, mixed=False)
+        self.patterns = Patterns(task, passes.unit, passes.symmetric)
         self.typical_stability = _typical_stability(task)
         self.point: Array | None = None
         self.margin = -np.inf
@@ -70,26 +73,29 @@ class Incumbent:
         return self.margin + self.gap * self.reference
 
     def update(self, W: Array) -> bool:
-        """Replace the incumbent by `W`, with unit rows, if that has a larger margin; return whether it has."""
-        margin = float(self.task.margin(W))
-        if not margin > self.margin:
+        """Replace the incumbent by the best of `W`, with unit rows, if that is better; return whether it is."""
+        points = W.reshape(-1, self.task.n, self.task.m)
+        margins = self.task.margin(points)
+        best = int(margins.argmax())
+        if not margins[best] > self.margin:
             return False
-        self.point, self.margin = W, margin
-        self.budget.report(W)
+        self.point, self.margin = points[best], float(margins[best])
+        self.budget.report(self.point)
         return True
 
     def search_from(self, W: Array) -> None:
-        """Update the incumbent by `W` and by the local optimum that gip reaches from it, without its warm-up."""
-        self.update(W)
-        if not 0 < self.passes.unit < np.inf:
+        """Update the incumbent by the local optima that gip reaches from the points `W`, without its warm-up."""
+        if not 0 < self.patterns.unit < np.inf:
             # The squares of the patterns underflow or overflow.
             return
-        schedule = Schedule(np.ones(1), _SEARCH_WIDTH, _SEARCH_SHRINK, ())
-        batch = Batch(self.passes, W[None], schedule, _SEARCH_TOL)
-        for _ in batch.run(_SEARCH_STEPS):
-            if self.budget.exhausted():
-                break
-        self.update(batch.W[0])
+        stack = Stack(self.patterns, _SEARCH_SHRINK, 0.1 * _SEARCH_TOL, _SEARCH_TOL, _SEARCH_STEPS)
+        stack.add(stack.new_paths(W, np.full(len(W), _SEARCH_WIDTH)))
+        while len(stack) and not self.budget.exhausted():
+            ended = stack.iterate()
+            if len(ended.W):
+                self.update(ended.W)
+            # A gain that is smaller than the gap does not matter.
+            stack.remove_below(self.target)
 
 
 def _typical_stability(task: MaxMargin) -> float:
@@ -128,6 +134,10 @@ class _Pending:
     multipliers: Array
     node: TreeNode | None
 
+    def start(self, unit: float) -> tuple[Array, Array, Array]:
+        """Return y, λ and μ of the parent, in multiples of `unit`."""
+        return self.solved.offsets / unit, self.solved.multipliers.ravel(), self.multipliers / unit
+
 
 class Tree:
     """Search tree of branch and bound.
@@ -138,8 +148,6 @@ class Tree:
         The relaxation of the task.
     incumbent
         A point of the task; the search improves it.
-    max_nodes
-        Limit on the number of nodes; None for no limit.
     keep
         Whether to keep the whole tree in memory, for `certificate`. Otherwise closed nodes are forgotten.
 
@@ -155,16 +163,17 @@ class Tree:
         self,
         relaxation: Relaxation,
         incumbent: Incumbent,
-        max_nodes: int | None = None,
         keep: bool = False,
     ) -> None:
-        self.relaxation, self.incumbent, self.max_nodes = relaxation, incumbent, max_nodes
+        self.relaxation, self.incumbent = relaxation, incumbent
         self._root = TreeNode() if keep else None
         self.task, self.budget = relaxation.task, incumbent.budget
         self.solver = NodeSolver(relaxation)
+        entries = relaxation.matrix_count * relaxation.task.patterns.size
+        self._batch_size = int(min(max(_BATCH_ENTRIES // entries, 1), _MAX_BATCH_SIZE))
         self.node_count = self.step_count = 0
         self._open: list[_OpenNode] = []
-        self._pending: list[_Pending] = []
+        self._pending = [self._everything()]
         self._closed_bound = -np.inf
         self.is_out_of_time = False
         self._next_search = 0.0
@@ -177,30 +186,31 @@ class Tree:
         bounds = [self._closed_bound, *(-node.negative_bound for node in self._open[:1])]
         return max(*bounds, *(child.proof.bound for child in self._pending), -np.inf)
 
-    def run(self) -> None:
-        """Search until the incumbent is proved optimal, or a limit is reached."""
-        empty: Groups = tuple(() for _ in range(self.relaxation.matrix_count))
-        everything = Leaf(self.relaxation.formulation, empty, (), *self._equal_multipliers(), np.zeros(0))
-        everything = replace(everything, bound=leaf_bound(self.task, everything))
-        self._pending = [_Pending(everything, everything, empty, (), np.zeros(0), self._root)]
-        while (self._pending or self._open) and not self._at_limit():
-            if self._pending:
-                self._bound_child(self._pending[-1])
-            else:
+    def run(self, max_nodes: int | None = None) -> None:
+        """Search, or continue, until the incumbent is proved optimal, or the limit on nodes or time is reached."""
+        while not (self.is_finished or self.is_at_limit(max_nodes)):
+            while self._open and len(self._pending) < self._batch_size:
                 self._branch()
+            if self._pending:
+                self._bound_children(None if max_nodes is None else max_nodes - self.node_count)
 
-    def _equal_multipliers(self) -> tuple[Array, Array]:
-        labels = self.task.labels
-        return np.full(labels.shape, 1.0 / labels.size), np.zeros(self.relaxation.offset_count)
+    def _everything(self) -> _Pending:
+        """Return the root."""
+        labels, empty = self.task.labels, tuple(() for _ in range(self.relaxation.matrix_count))
+        multipliers, offsets = np.full(labels.shape, 1.0 / labels.size), np.zeros(self.relaxation.offset_count)
+        leaf = Leaf(self.relaxation.formulation, empty, (), multipliers, offsets, np.zeros(0))
+        leaf = replace(leaf, bound=leaf_bound(self.task, leaf))
+        return _Pending(leaf, leaf, empty, (), np.zeros(0), self._root)
 
     @property
     def is_finished(self) -> bool:
         """True if all nodes are closed."""
         return not (self._pending or self._open)
 
-    def _at_limit(self) -> bool:
+    def is_at_limit(self, max_nodes: int | None) -> bool:
+        """Return whether the search must stop."""
         self.is_out_of_time = self.is_out_of_time or self.budget.exhausted()
-        return self.is_out_of_time or (self.max_nodes is not None and self.node_count >= self.max_nodes)
+        return self.is_out_of_time or (max_nodes is not None and self.node_count >= max_nodes)
 
     def _branch(self) -> None:
         """Remove an open node and create its children, or close it if the incumbent has become better."""
@@ -218,20 +228,28 @@ class Tree:
             place = None if nodes is None else nodes[number]
             self._pending.append(_Pending(node.leaf, solved, groups, cuts, multipliers, place))
 
-    def _bound_child(self, child: _Pending) -> None:
-        """Compute the bound of the last pending child, then close it or add it to the open nodes."""
-        result = self._solve(child)
-        self.step_count += result.steps
-        solved = self._leaf(child, result)
-        # The proof of the parent holds for the child too: the groups of a child extend those of its parent.
-        leaf = solved if solved.bound < child.proof.bound else replace(child.proof, groups=child.groups)
-        if leaf.bound > self.incumbent.target and self.is_out_of_time:
-            self._pending[-1] = replace(child, proof=leaf)
-            return
+    def _bound_children(self, most: int | None) -> None:
+        """Compute the bounds of at most `most` pending children, then close them or add them to the open nodes."""
+        size = self._batch_size if most is None else min(self._batch_size, most)
+        batch, self._pending = self._pending[:size], self._pending[size:]
+        results = self._solve(batch)
+        self.step_count += sum(result.steps for result in results)
+        solved = [self._leaf(child, result) for child, result in zip(batch, results, strict=True)]
+        bounded = list(zip(batch, results, solved, strict=True))
+        above = [result.matrices for _, result, leaf in bounded if leaf.bound > self.incumbent.target]
+        if above:
+            self._improve_incumbent(np.array(above))
+        for child, result, leaf in bounded:
+            # The proof of the parent holds for the child too: the groups of a child extend those of its parent.
+            proof = leaf if leaf.bound < child.proof.bound else replace(child.proof, groups=child.groups)
+            if proof.bound > self.incumbent.target and self.is_out_of_time:
+                self._pending.append(replace(child, proof=proof))
+            else:
+                self._place(child, proof, leaf, result)
+
+    def _place(self, child: _Pending, leaf: Leaf, solved: Leaf, result: NodeResult) -> None:
+        """Close a child with the proof `leaf`, or add it to the open nodes."""
         self.node_count += 1
-        self._pending.pop()
-        if leaf.bound > self.incumbent.target:
-            self._improve_incumbent(result)
         if leaf.bound <= self.incumbent.target:
             self._close(leaf, child.node)
             return
@@ -243,16 +261,13 @@ class Tree:
             # bound, unless that of another node is larger.
             self._close(leaf, child.node)
 
-    def _solve(self, child: _Pending) -> NodeResult:
-        unit, parent, incumbent = self.relaxation.unit, child.solved, self.incumbent
-        cuts = NodeCuts(self.relaxation, child.groups, child.cuts)
+    def _solve(self, batch: list[_Pending]) -> list[NodeResult]:
+        unit, incumbent = self.relaxation.unit, self.incumbent
         target = incumbent.target - _TARGET_SHARE * incumbent.gap * incumbent.reference
-        start, looseness = None, _ROOT_LOOSENESS
-        if self.node_count > 0:
-            looseness = np.inf
-            start = parent.offsets / unit, parent.multipliers.ravel(), child.multipliers / unit
+        is_root = self.node_count == 0
+        nodes = [Node(child.groups, child.cuts, None if is_root else child.start(unit)) for child in batch]
         self._step_begin = None
-        return self.solver.solve(cuts, target / unit, looseness, start, self._has_time)
+        return self.solver.solve(nodes, target / unit, _ROOT_LOOSENESS if is_root else np.inf, self._has_time)
 
     def _has_time(self) -> bool:
         """Return whether a step as long as the longest so far would end in time; called before each step."""
@@ -276,14 +291,15 @@ class Tree:
         )
         return replace(leaf, bound=leaf_bound(self.task, leaf))
 
-    def _improve_incumbent(self, result: NodeResult) -> None:
-        """Update the incumbent by the point of a node, at some nodes after a local search."""
-        W = self.relaxation.point(result.matrices)
-        if W is None:
+    def _improve_incumbent(self, matrices: Array) -> None:
+        """Update the incumbent by the points of nodes, and sometimes after local searches."""
+        W = self.relaxation.points(matrices)
+        if not len(W):
             return
         if self.incumbent.update(W) or self.node_count >= self._next_search:
             self._next_search = _NODES_PER_SEARCH * self.node_count
-            self.incumbent.search_from(W)
+            best = np.argsort(-self.task.margin(W), kind="stable")[:_MAX_SEARCHES]
+            self.incumbent.search_from(W[best])
 
     def _close(self, leaf: Leaf, node: TreeNode | None) -> None:
         self._closed_bound = max(self._closed_bound, leaf.bound)

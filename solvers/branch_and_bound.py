@@ -21,6 +21,8 @@ Array = NDArray[np.float64]
 # Limit on the entries of all patterns and of the equations of a step: 160 MB, and a few times as much in a step, which
 # takes seconds.
 _MAX_ENTRIES = 20_000_000
+# Number of starts of gip at first, and number of nodes after which gip runs with all of its starts.
+_QUICK_STARTS, _FIRST_NODES = 4, 1000
 
 
 @dataclass(frozen=True)
@@ -59,16 +61,22 @@ class BranchAndBound(TaskSolver):
             entries <= _MAX_ENTRIES,
             f"branch_and_bound: the relaxation must have at most {_MAX_ENTRIES:,} entries, got {entries:,}",
         )
-        local_search = Gip().build(problem)
+        quick_search, local_search = Gip(starts=_QUICK_STARTS).build(problem), Gip().build(problem)
 
         def run(start: Array, budget: Budget) -> Solution:
-            local = local_search(start, budget)
+            local = quick_search(start, budget)
             incumbent = Incumbent(problem, self.gap, budget)
             incumbent.update(unit_rows(start if local.x is None else local.x))
             root = _root_leaf(problem, local.multipliers)
             if root.bound <= incumbent.target or budget.exhausted():
                 return self._solution(incumbent, root, None)
-            return self._solution(incumbent, root, search(problem, incumbent, self.max_nodes, self.certificate))
+            tree = search(problem, incumbent, min(_FIRST_NODES, self.max_nodes or _FIRST_NODES), self.certificate)
+            if not (tree.is_finished or tree.is_out_of_time or tree.node_count == self.max_nodes):
+                local = local_search(start, budget)
+                if local.x is not None:
+                    incumbent.update(unit_rows(local.x))
+                tree.run(self.max_nodes)
+            return self._solution(incumbent, root, tree)
 
         return run
 
@@ -95,8 +103,8 @@ def search(task: MaxMargin, incumbent: Incumbent, max_nodes: int | None = None, 
     # The bound of the symmetric formulation is not below 0.
     is_symmetric = task.n == 2 and incumbent.target > 0 and all(np.array_equal(P, P.T) for P in task.patterns)
     relaxation: Relaxation = SymmetricRelaxation(task) if is_symmetric else StackedRelaxation(task)
-    tree = Tree(relaxation, incumbent, max_nodes, keep)
-    tree.run()
+    tree = Tree(relaxation, incumbent, keep)
+    tree.run(max_nodes)
     return tree
 
 

@@ -1,7 +1,6 @@
 """Tree of branch and bound: coverage and bounds of leaves, relaxations of nodes, and limits of the search."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +16,8 @@ from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 from qcqpbench.run.attempt import solve
 from qcqpbench.solvers import _bnb_node, _bnb_tree, branch_and_bound
 from qcqpbench.solvers._bnb_branching import best_branching, children
-from qcqpbench.solvers._bnb_node import NodeCuts, NodeSolver, Verdict
+from qcqpbench.solvers._bnb_interior_point import Node
+from qcqpbench.solvers._bnb_node import NodeSolver, Verdict
 from qcqpbench.solvers._bnb_relaxation import Relaxation, StackedRelaxation, SymmetricRelaxation
 from qcqpbench.solvers._bnb_tree import Incumbent, Tree
 from qcqpbench.solvers.branch_and_bound import search
@@ -120,7 +120,7 @@ def test_children_cover_their_parent_and_exclude_its_matrices(make_task: MakeTas
     rng = np.random.default_rng(0)
     for _ in range(20):
         root = rng.standard_normal((2, 5, 5))
-        matrices = list(root @ root.swapaxes(1, 2))
+        matrices = root @ root.swapaxes(1, 2)
         groups: tuple[tuple[Array, ...], ...] = ((), ())
         points = rng.standard_normal((2, 500, 5))
         inside = np.ones(500, dtype=bool)
@@ -153,7 +153,7 @@ def test_relaxation_with_cuts_agrees_with_clarabel(spec: str) -> None:
     H = unit_rows(rng.standard_normal((4, d)))
     groups = ((H,), (H,))[: relaxation.matrix_count]
     cuts = tuple(Cut(k, 0, i, j) for k in range(len(groups)) for i in range(4) for j in range(i))
-    result = NodeSolver(relaxation).solve(NodeCuts(relaxation, groups, cuts), -1.0, 1e-7, None, lambda: True)
+    (result,) = NodeSolver(relaxation).solve([Node(groups, cuts, None)], -1.0, 1e-7, lambda: True)
     assert result.verdict is Verdict.ABOVE
 
     matrices = [cvxpy.Variable((d, d), PSD=True) for _ in groups]
@@ -190,18 +190,42 @@ def test_equations_of_a_step_are_the_inner_products_of_derivatives(spec: str) ->
     """Compare with dense derivatives of F, which are its values at unit vectors because F is linear."""
     task = perceptron(spec)
     relaxation: Relaxation = SymmetricRelaxation(task) if task.n == 2 else StackedRelaxation(task)
-    ny, R, d = relaxation.offset_count, relaxation.stability_count, relaxation.order
-    E = np.array([relaxation.dual_matrices(x[:ny], x[ny:]) for x in np.eye(ny + R)])
+    ny, R, K, d = relaxation.offset_count, relaxation.stability_count, relaxation.matrix_count, relaxation.order
+    units = np.eye(ny + R)
+    E = relaxation.dual_matrices(units[:, :ny], units[:, ny:])
     rng = np.random.default_rng(0)
-    roots = rng.standard_normal((2, relaxation.matrix_count, d, d))
-    X, Z = (list(root @ root.swapaxes(1, 2)) for root in roots)
+    # The first axis counts the nodes of a batch.
+    roots = rng.standard_normal((2, 3, K, d, d))
+    X, Z = roots @ roots.swapaxes(3, 4)
     H, traces = relaxation.equations(X, Z)
-    np.testing.assert_allclose(H, np.einsum("ikab,kbc,jkcd,kda->ij", E, X, E, Z), rtol=1e-10, atol=1e-10)
-    np.testing.assert_allclose(traces, np.einsum("ikab,kab->i", E, Z), rtol=1e-10, atol=1e-10)
-    u, v, w = rng.standard_normal((3, 4, d))
-    for k in range(relaxation.matrix_count):
-        expected = np.einsum("iab,ca,cb->ic", E[:, k], u, v) + np.einsum("iab,ca,cb->ic", E[:, k], w, w)
-        np.testing.assert_allclose(relaxation.along_products(k, ((u, v), (w, w))), expected, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(H, np.einsum("ikae,bkef,jkfg,bkga->bij", E, X, E, Z), rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(traces, np.einsum("ikae,bkae->bi", E, Z), rtol=1e-10, atol=1e-10)
+    # Each row belongs to one of the matrices; it is zero for the others.
+    u, v, w = rng.standard_normal((3, 3, K, 4, d)) * np.eye(K, 4)[:, :, None]
+    expected = np.einsum("ikae,bkca,bkce->bci", E, u, v) + np.einsum("ikae,bkca,bkce->bci", E, w, w)
+    np.testing.assert_allclose(relaxation.along_products(((u, v), (w, w))), expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("spec", ["m=6,load=1,seed=3", "m=4,load=1,seed=1,ensemble=gaussian"])
+def test_nodes_of_a_batch_have_the_results_that_they_have_alone(spec: str) -> None:
+    """Bound nodes with different numbers of cuts and steps together and one by one."""
+    task = perceptron(spec)
+    relaxation: Relaxation = StackedRelaxation(task) if "gauss" in spec else SymmetricRelaxation(task)
+    rng, K = np.random.default_rng(0), relaxation.matrix_count
+    nodes = []
+    for count in (2, 9, 3, 5):
+        groups = tuple((unit_rows(rng.standard_normal((count, relaxation.order))),) for _ in range(K))
+        cuts = tuple(Cut(k, 0, i, j) for k in range(K) for i in range(count) for j in range(i))
+        nodes.append(Node(groups, cuts, None))
+    nodes.append(Node(tuple(() for _ in range(K)), (), None))
+    solver_of_nodes, target = NodeSolver(relaxation), incumbent_of(task).target / relaxation.unit
+    together = solver_of_nodes.solve(nodes, target, np.inf, lambda: True)
+    alone = [solver_of_nodes.solve([node], target, np.inf, lambda: True)[0] for node in nodes]
+    assert {result.verdict for result in alone} == {Verdict.ABOVE, Verdict.BELOW}
+    for one, other in zip(together, alone, strict=True):
+        assert (one.verdict, one.steps) == (other.verdict, other.steps)
+        for name in ("offsets", "weights", "cut_multipliers", "matrices"):
+            np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-6, atol=1e-8)
 
 
 def test_bounds_at_the_node_limit_are_valid_and_fall() -> None:
@@ -256,15 +280,10 @@ def test_failed_nodes_take_the_bound_of_their_parent(monkeypatch: pytest.MonkeyP
     """Let the interior-point method give up after one step at every node but the root."""
     task = perceptron("m=6,load=1,seed=3")
     root = search(task, incumbent_of(task), max_nodes=1).bound
-    tree = Tree(SymmetricRelaxation(task), incumbent_of(task), max_nodes=15)
-    solve_child = tree._bound_child
-
-    def solve_badly(child: Any) -> None:
-        monkeypatch.setattr(_bnb_node, "_MAX_STEPS", 80 if tree.node_count == 0 else 1)
-        solve_child(child)
-
-    monkeypatch.setattr(tree, "_bound_child", solve_badly)
-    tree.run()
+    tree = Tree(SymmetricRelaxation(task), incumbent_of(task))
+    tree.run(1)
+    monkeypatch.setattr(_bnb_node, "_MAX_STEPS", 1)
+    tree.run(15)
     assert tree.node_count == 15
     assert tree.incumbent.margin <= tree.bound <= root
 
