@@ -1,8 +1,4 @@
-"""Rows of a QCQP as one-sided constraints, and the end of runs that a licence does not allow.
-
-The adapters of commercial solvers share both: their packages have no quadratic constraints with two bounds, and their
-licences limit the size of a problem.
-"""
+"""Rows of a QCQP as one-sided constraints, for packages without quadratic constraints with two bounds."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,8 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from qcqpbench.catalog.solver import Array, Budget, RunFunction, Solution
-from qcqpbench.catalog.status import Termination
+from qcqpbench.catalog.solver import Array
 from qcqpbench.problem.qcqp import QCQP
 
 Indices = NDArray[np.int32]
@@ -55,17 +50,3 @@ def one_sided_constraints(problem: QCQP) -> Iterator[tuple[Terms, Relation, floa
             yield terms, ">=", low
         if np.isfinite(high):
             yield terms, "<=", high
-
-
-def refusal(reason: str) -> RunFunction:
-    """Return a run function that ends as skipped with `reason`, because a licence does not allow the run."""
-
-    def run(_start: Array, _budget: Budget) -> Solution:
-        return Solution(None, Termination.SKIPPED, message=reason)
-
-    return run
-
-
-def first_line(message: object) -> str:
-    """Return the first line of a message, without its final full stop."""
-    return (str(message).strip().splitlines() or ["no reason given"])[0].rstrip(".")

@@ -50,9 +50,9 @@ class Casadi(QCQPSolver):
     ----------
     plugin
         The plug-in: "ipopt" and "fatrop" are interior-point methods, "bonmin" is IPOPT without integer variables,
-        "alpaqa" is an augmented Lagrangian method, "sleqp" an active-set method. The package contains them. The
-        solvers of "conopt", "knitro", "madnlp", "snopt" and "worhp" have to be installed separately, and some need a
-        licence.
+        "alpaqa" is an augmented Lagrangian method, which can exceed a time limit by half a second, "sleqp" an
+        active-set method. The package contains them. The solvers of "conopt", "knitro", "madnlp", "snopt" and "worhp"
+        have to be installed separately, and some need a licence.
     tol, max_iter
         Tolerance and iteration limit of the plug-in. SLEQP has its own tolerance.
     """

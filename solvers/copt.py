@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qcqpbench.catalog.solver import Budget, QCQPSolver, RunFunction, Solution
-from qcqpbench.catalog.status import Termination
+from qcqpbench.catalog.status import Availability, Termination
 from qcqpbench.problem.qcqp import QCQP
 
 from ._boxes import implied_box
-from ._one_sided import Indices, Terms, first_line, one_sided_constraints, refusal, row_terms
+from ._licences import first_line, licence_availability, refusal
+from ._one_sided import Indices, Terms, one_sided_constraints, row_terms
 from ._silence import silenced
 
 Array = NDArray[np.float64]
@@ -69,6 +70,12 @@ class Copt(QCQPSolver):
     max_iter: int = 3000
     gap: float = 1e-6
     feasibility_tol: float = 1e-7
+
+    def availability(self) -> tuple[Availability, str]:
+        status, reason = super().availability()
+        if status is Availability.AVAILABLE:
+            return licence_availability("COPT_LICENSE_DIR", "a folder with a licence of COPT")
+        return status, reason
 
     def build(self, problem: QCQP) -> RunFunction:
         import coptpy

@@ -1,8 +1,6 @@
 """Gurobi through gurobipy: spatial branch and bound, which proves a bound and, given enough time, the optimum."""
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +11,8 @@ from qcqpbench.catalog.status import Availability, Scope, Termination
 from qcqpbench.problem.qcqp import QCQP
 
 from ._boxes import implied_box
-from ._one_sided import Terms, first_line, one_sided_constraints, refusal, row_terms
+from ._licences import first_line, licence_availability, refusal
+from ._one_sided import Terms, one_sided_constraints, row_terms
 
 Array = NDArray[np.float64]
 
@@ -62,9 +61,8 @@ class Gurobi(QCQPSolver):
 
     def availability(self) -> tuple[Availability, str]:
         status, reason = super().availability()
-        file = os.environ.get("GRB_LICENSE_FILE")
-        if status is Availability.AVAILABLE and file and not Path(file).exists():
-            return Availability.UNSUPPORTED, f"GRB_LICENSE_FILE must name a licence file of Gurobi, got {file}"
+        if status is Availability.AVAILABLE:
+            return licence_availability("GRB_LICENSE_FILE", "a licence file of Gurobi")
         return status, reason
 
     def build(self, problem: QCQP) -> RunFunction:

@@ -1,9 +1,7 @@
 """Xpress through xpress: spatial branch and bound, which proves a bound and, given enough time, the optimum."""
 
-import os
 import warnings
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,8 @@ from qcqpbench.catalog.status import Availability, Scope, Termination
 from qcqpbench.problem.qcqp import QCQP
 
 from ._boxes import implied_box
-from ._one_sided import Terms, first_line, one_sided_constraints, refusal, row_terms
+from ._licences import first_line, licence_availability, refusal
+from ._one_sided import Terms, one_sided_constraints, row_terms
 
 Array = NDArray[np.float64]
 
@@ -59,9 +58,8 @@ class Xpress(QCQPSolver):
 
     def availability(self) -> tuple[Availability, str]:
         status, reason = super().availability()
-        file = os.environ.get("XPAUTH_PATH")
-        if status is Availability.AVAILABLE and file and not Path(file).exists():
-            return Availability.UNSUPPORTED, f"XPAUTH_PATH must name a licence file of Xpress, got {file}"
+        if status is Availability.AVAILABLE:
+            return licence_availability("XPAUTH_PATH", "a licence file of Xpress")
         return status, reason
 
     def build(self, problem: QCQP) -> RunFunction:

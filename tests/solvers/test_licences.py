@@ -82,15 +82,22 @@ def test_a_problem_at_the_limit_of_the_licence_is_solved(
     assert attempt.objective == pytest.approx(0.0, abs=1e-6)
 
 
-@pytest.mark.parametrize(("name", "variable"), [("gurobi", "GRB_LICENSE_FILE"), ("xpress", "XPAUTH_PATH")])
-def test_a_licence_file_that_does_not_exist_makes_the_solver_unavailable(
-    name: str, variable: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize("path", ["/none/none.lic", "relative.lic"])
+@pytest.mark.parametrize(
+    ("name", "variable"),
+    [("gurobi", "GRB_LICENSE_FILE"), ("copt", "COPT_LICENSE_DIR"), ("xpress", "XPAUTH_PATH")],
+)
+def test_a_licence_that_the_process_of_the_solver_cannot_find_makes_the_solver_unavailable(
+    name: str, variable: str, path: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """Check a missing file, and a relative path: it exists here, but not where solvers run."""
     skip_unless_available(name)
-    monkeypatch.setenv(variable, str(tmp_path / "none.lic"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "relative.lic").write_text("TYPE=UNKNOWN\n")
+    monkeypatch.setenv(variable, path)
     status, reason = solver(name).availability()
     assert status is Availability.UNSUPPORTED
-    assert reason.startswith(f"{variable} must name a licence file") and reason.endswith("none.lic")
+    assert reason.startswith(f"{variable} must be the absolute path of ") and reason.endswith(f", got {path}")
 
 
 @pytest.mark.slow
