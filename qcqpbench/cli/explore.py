@@ -1,6 +1,7 @@
 """Commands `list`, `theory` and `convert`: show the catalog and predictions of theory, and write problem files."""
 
 import argparse
+import contextlib
 import json
 import math
 from collections.abc import Iterable
@@ -91,11 +92,14 @@ def _list(options: argparse.Namespace) -> int:
     for row in rows:
         print(row.pop("name"))
         parameters = row.pop("parameters", {})
+        unavailable = row.pop("unavailable", {})
         for key, value in row.items():
             print(f"  {key:<11} {value}")
         for number, (key, parameter) in enumerate(parameters.items()):
             default = "" if parameter["default"] is None else f" = {parameter['default']}"
             print(f"  {'' if number else 'parameters':<11} {key}{default} ({parameter['is']})")
+        for number, (spec, reason) in enumerate(unavailable.items()):
+            print(f"  {'' if number else 'unavailable':<11} {spec}: {reason}")
     return DONE
 
 
@@ -121,7 +125,24 @@ def _describe_solver(name: str) -> dict[str, Any]:
         "accepts": "QCQP, MaxMargin" if facts.takes_qcqps else "MaxMargin",
         "citation": facts.citation,
         "parameters": _parameters(facts.parameters),
+        "unavailable": _unavailable_choices(name, facts.parameters) if available else {},
     }
+
+
+def _unavailable_choices(name: str, parameters: Iterable[ParameterFacts]) -> dict[str, str]:
+    """Return the specs with one value of a parameter that cannot run here, and the reasons."""
+    choices = [
+        spell(name, {parameter.name: value})
+        for parameter in parameters
+        if parameter.type != "true|false" and "|" in parameter.type
+        for value in parameter.type.split("|")
+    ]
+    reasons = {}
+    for spec in choices:
+        # A value may require values of other parameters.
+        with contextlib.suppress(QcqpbenchError):
+            reasons[spec] = solver_facts(spec).reason
+    return {spec: reason for spec, reason in reasons.items() if reason}
 
 
 def _describe_suite(suite: Suite) -> dict[str, Any]:

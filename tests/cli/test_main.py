@@ -9,7 +9,8 @@ import pytest
 
 import qcqpbench
 from qcqpbench import QCQP, MaxMargin, QcqpbenchError, formulation, problem, read, theory, write
-from qcqpbench.catalog.registry import families
+from qcqpbench.catalog.registry import families, solver
+from qcqpbench.catalog.status import Availability
 from qcqpbench.cli.main import COMMANDS, main
 
 SCRIPT = Path(sys.executable).with_name("qcqpbench")
@@ -47,6 +48,19 @@ def test_list_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert rows["covariance_perceptron"]["parameters"]["m"] == {"is": "whole number", "default": 100}
     assert rows["library"]["parameters"]["path"] == {"is": "text", "default": None}
     assert all(row["about"] for row in rows.values())
+
+
+@pytest.mark.solver
+def test_list_gives_the_reason_for_each_value_that_cannot_run(capsys: pytest.CaptureFixture[str]) -> None:
+    if solver("casadi[plugin=knitro]").availability()[0] is Availability.AVAILABLE:
+        pytest.skip("KNITRO is installed")
+    if solver("casadi").availability()[0] is not Availability.AVAILABLE:
+        pytest.skip("CasADi is not installed")
+    assert main(["list", "solvers"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    reason = "the plug-in knitro of CasADi does not find its solver: install knitro"
+    assert [line for line in lines if "knitro]" in line] == [f"{'':14}casadi[plugin=knitro]: {reason}"]
+    assert not any("plugin=ipopt]" in line for line in lines)
 
 
 def theory_rows(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, float]]:
