@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from qcqpbench.analysis import metrics
 from qcqpbench.analysis.rows import ReportRow, place
+from qcqpbench.results.row import Row
 from qcqpbench.run.verify import FEASIBILITY_TOLERANCE
 
 
@@ -80,7 +81,7 @@ class Facts:
         return metrics.is_false_claim(row, self.best, self.solved)
 
 
-def limits(rows: Iterable[ReportRow]) -> str:
+def limits(rows: Iterable[Row]) -> str:
     """Return a text with the time, memory and thread limits of runs, and unusual feasibility tolerances."""
     rows = list(rows)
     seconds = sorted({row.time_limit for row in rows})

@@ -60,9 +60,9 @@ def html(results: ReportInput, numbers: ReportContents | None = None) -> str:
         "rows": _rows(results.rows, numbers.false_rows),
     }
     # Markup is inserted as it is; everything else is escaped.
-    return _template("page.html").render(
-        style=Markup(_file("style.css")),
-        script=Markup("\n".join(map(_file, _SCRIPTS))),
+    return template("page.html").render(
+        style=Markup(page_file("style.css")),
+        script=Markup("\n".join(map(page_file, _SCRIPTS))),
         data=Markup(_json(data)),
         about=f"{about(numbers, len(results.rows))} From {', '.join(results.files)}.",
         has_runs=bool(results.rows),
@@ -73,12 +73,12 @@ def html(results: ReportInput, numbers: ReportContents | None = None) -> str:
     )
 
 
-def _template(name: str) -> "Template":
+def template(name: str) -> "Template":
     """Return a template of the page, in which unknown names are errors and values are escaped."""
     import jinja2  # noqa: PLC0415 (only reports need it)
 
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(_file),
+        loader=jinja2.FunctionLoader(page_file),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -89,7 +89,8 @@ def _template(name: str) -> "Template":
     return environment.get_template(name)
 
 
-def _file(name: str) -> str:
+def page_file(name: str) -> str:
+    """Return the text of a file of the page."""
     return resources.files(__package__).joinpath("page", name).read_text(encoding="utf-8")
 
 

@@ -33,13 +33,13 @@ def markdown(results: ReportInput, numbers: ReportContents | None = None) -> str
         "",
         "## Verdict",
         "",
-        *(f"- {_escape(sentence)}" for sentence in verdict(numbers)),
+        *(f"- {escape(sentence)}" for sentence in verdict(numbers)),
     ]
     for table in tables(numbers):
-        lines += ["", *_table(table)]
+        lines += ["", *markdown_table(table)]
     for number, machine in enumerate(numbers.machines, 1):
         lines += ["", f"## Machine {number}", ""]
-        lines += [f"- {_escape(fact)}" for fact in (*machine.commands, *machine_facts(machine.facts))]
+        lines += [f"- {escape(fact)}" for fact in (*machine.commands, *machine_facts(machine.facts))]
     lines += [
         "",
         "To repeat the run with start number k: "
@@ -62,12 +62,13 @@ def machine_facts(machine: Machine) -> list[str]:
     return [f"{name} {cell_text(value)}" for name, value in facts.items() if value not in (None, "")]
 
 
-def _table(table: ReportTable) -> list[str]:
+def markdown_table(table: ReportTable) -> list[str]:
+    """Return the lines of a table with its title and note."""
     head = [f"## {table.title}", ""] + ([table.note, ""] if table.note else [])
     lines = [table.columns, tuple("---" for _ in table.columns), *table.rows]
-    return head + ["| " + " | ".join(_escape(cell_text(cell)) for cell in line) + " |" for line in lines]
+    return head + ["| " + " | ".join(escape(cell_text(cell)) for cell in line) + " |" for line in lines]
 
 
-def _escape(text: str) -> str:
+def escape(text: str) -> str:
     """Escape a text so that Markdown and HTML display it literally, on one line."""
     return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", " ".join(text.split()))
