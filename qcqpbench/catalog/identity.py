@@ -41,9 +41,24 @@ def source_hash(module: str) -> str:
     # In other processes `multiprocessing` imports the user's script under this name.
     module = "__main__" if module == "__mp_main__" else module
     if module.startswith(f"{_SHIPPED}."):
-        files: Mapping[str, Path] = dict(_reach(module, _find_file, _is_solver_code))
-    else:
-        files = _recorded_files(module) or _plugin_files(module)
+        return _hash(dict(_reach(module, _find_file, _is_solver_code)))
+    return _hash(_recorded_files(module) or _plugin_files(module))
+
+
+def source_hash_in(checkout: Path, solver: str) -> str:
+    """Return the hash of the source files of a shipped solver in the files of another checkout; "unknown" if none."""
+
+    def locate(module: str) -> Path | None:
+        # solvers/ is beside the core in a checkout.
+        name = module.removeprefix("qcqpbench.") if module.startswith(f"{_SHIPPED}.") else module
+        path = checkout.joinpath(*name.split(".")).with_suffix(".py")
+        return path if path.is_file() else None
+
+    return _hash(dict(_reach(f"{_SHIPPED}.{solver}", locate, _is_solver_code)))
+
+
+def _hash(files: Mapping[str, Path]) -> str:
+    """Return a hash of files and their names; "unknown" if there are none."""
     sha = hashlib.sha256()
     for name, path in sorted(files.items()):
         sha.update(f"{name}\0".encode(errors="surrogateescape"))

@@ -108,7 +108,7 @@ def _predictions(record: Record) -> dict[str, float | None]:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from qcqpbench.results.improve_best_known import check, check_certificate  # noqa: PLC0415 (slow to import)
+    from qcqpbench.results.public.improve_best_known import check, check_certificate  # noqa: PLC0415 (slow to import)
 
     path = _path(options.file)
     if path.suffix == ".npz":
@@ -136,7 +136,7 @@ def _check_certificate(path: Path, check: Callable[[Path], GlobalCertificate]) -
 
 
 def _update(options: argparse.Namespace) -> int:
-    from qcqpbench.results.improve_best_known import update  # noqa: PLC0415 (slow to import)
+    from qcqpbench.results.public.improve_best_known import update  # noqa: PLC0415 (slow to import)
 
     path = _path(options.output)
     records, changes = update(path, [Path(source) for source in options.sources])

@@ -1,23 +1,30 @@
-"""Commands `report`, `verify`, `merge`, `export` and `sysinfo` for results files and machine facts."""
+"""Commands `report`, `verify`, `merge`, `export`, `submit` and `sysinfo` for results files and machine facts."""
 
 import argparse
 import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qcqpbench.catalog.machine import machine
-from qcqpbench.errors import MAX_MESSAGE_CHARACTERS
+from qcqpbench.errors import MAX_MESSAGE_CHARACTERS, require
 from qcqpbench.results.export import export
 from qcqpbench.results.reverify import Difference, reverify
+from qcqpbench.results.row import Row
 from qcqpbench.results.store import Store
 
 from .common import DONE, FAILED, rows_in_words, shown
 
+if TYPE_CHECKING:
+    from qcqpbench.results.public.check_submission import Findings
+
+# The folder of submissions in a checkout.
+_SUBMISSIONS = "docs/results/submissions"
+
 
 def add_commands(commands: Any) -> None:
-    """Add the commands `report`, `verify`, `merge`, `export` and `sysinfo` to the subparsers `commands`."""
+    """Add the commands `report`, `verify`, `merge`, `export`, `submit` and `sysinfo` to the subparsers `commands`."""
     command = commands.add_parser(
         "report",
         help="write a report on results: which solvers find the largest margins, how fast, and which fail",
@@ -52,6 +59,32 @@ def add_commands(commands: Any) -> None:
     command.add_argument("target", metavar="OUT", help="the table: a .csv or .parquet file")
     command.add_argument("--all", action="store_true", help="include rows that newer rows of the same runs replace")
     command.set_defaults(command=_export)
+
+    command = commands.add_parser(
+        "submit",
+        help="check rows and write the file with which a pull request makes them public",
+        description="Check every row of a results file: rebuild the problems, re-evaluate the points, check the proofs "
+        "of bounds, and compare the versions of the solvers with the known ones. If nothing is wrong, write a small "
+        "file of rows and points into the folder of submissions, for a pull request. The exit code is 1 if a row is "
+        "refused.",
+    )
+    command.add_argument(
+        "file",
+        metavar="FILE",
+        help="a results file; or a folder of submissions, which are only checked again",
+    )
+    command.add_argument(
+        "-o", "--output", metavar="FOLDER", default=_SUBMISSIONS, help=f"the folder (default: {_SUBMISSIONS})"
+    )
+    for flag, kind in (("-s", "solver"), ("-p", "problem")):
+        command.add_argument(
+            flag,
+            f"--{kind}",
+            action="append",
+            metavar=kind.upper(),
+            help=f"the name or the spec of a {kind}: submit only its rows; may be repeated",
+        )
+    command.set_defaults(command=_submit)
 
     command = commands.add_parser("sysinfo", help="print the machine and the software as results files store them")
     command.add_argument("--json", action="store_true", help="print JSON")
@@ -114,6 +147,40 @@ def _export(options: argparse.Namespace) -> int:
         left_out = "" if options.all else str(store.left_out())
     print(f"{options.target}: {count} rows" + (f"; left out: {left_out} (--all has them)" if left_out else ""))
     return DONE
+
+
+def _submit(options: argparse.Namespace) -> int:
+    from qcqpbench.results.public.check_submission import check_folder, submit  # noqa: PLC0415 (slow to import)
+
+    if Path(options.file).is_dir():
+        faults = 0
+        for name, findings in check_folder(Path(options.file)):
+            faults += len(findings.faults)
+            print("\n".join(_findings_in_words(name, findings)), flush=True)
+        return FAILED if faults else DONE
+    folder = Path(options.output)
+    require(folder.is_dir(), f"-o must name the folder of submissions of a checkout of qcqpbench, got {folder}")
+    with Store(options.file) as store:
+        path, findings = submit(store, folder, lambda row: _is_chosen(row, options))
+    print("\n".join(_findings_in_words(options.file, findings)))
+    if findings.faults:
+        return FAILED
+    print(f"{path}: {path.stat().st_size / 1e3:.1f} KB; commit the changes of this folder, and open a pull request")
+    return DONE
+
+
+def _findings_in_words(name: str, findings: "Findings") -> list[str]:
+    checked = f"{rows_in_words(findings.rows)}, {findings.points} points re-evaluated, {findings.proofs} proofs checked"
+    result = f"{len(findings.faults)} faults: refused" if findings.faults else "accepted"
+    return [*map(shown, findings.faults), f"{name}: {checked}: {result}"]
+
+
+def _is_chosen(row: Row, options: argparse.Namespace) -> bool:
+    """Return whether a row is of the solvers and problems that the user chose."""
+    solvers, problems = options.solver or (row.solver_name,), options.problem or (row.problem_name,)
+    return not {row.solver, row.solver_name}.isdisjoint(solvers) and not {row.problem, row.problem_name}.isdisjoint(
+        problems
+    )
 
 
 def _sysinfo(options: argparse.Namespace) -> int:

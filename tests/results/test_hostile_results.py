@@ -16,7 +16,7 @@ from qcqpbench.analysis.report.numbers.sources import read
 from qcqpbench.catalog.best_known import read_records, shipped_path
 from qcqpbench.results import schema
 from qcqpbench.results._encoding import pack, unpack, unpack_trace
-from qcqpbench.results.improve_best_known import _offsets_in_details
+from qcqpbench.results.public.improve_best_known import _offsets_in_details
 from qcqpbench.results.store import Store
 from tests.support.old_files import make_older
 from tests.support.results_files import call, change, reading_commands, rewrite_keys

@@ -19,7 +19,7 @@ from qcqpbench.catalog.certificate.shor import proved_bound
 from qcqpbench.catalog.status import PointStatus
 from qcqpbench.cli.main import main
 from qcqpbench.results._encoding import pack
-from qcqpbench.results.improve_best_known import update
+from qcqpbench.results.public.improve_best_known import update
 from qcqpbench.results.row import COLUMNS
 from qcqpbench.results.schema import MIGRATIONS
 from qcqpbench.results.store import Store

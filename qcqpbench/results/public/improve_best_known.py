@@ -21,12 +21,11 @@ from qcqpbench.catalog.registry import family
 from qcqpbench.errors import QcqpbenchError, require
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.npz_archive import read_npz
+from qcqpbench.results.row import Row
+from qcqpbench.results.store import Store
 from qcqpbench.run.isolation.description import is_plugin_problem, problem_apart
 from qcqpbench.run.suite_file import load_suite
 from qcqpbench.run.verify import verify
-
-from .row import Row
-from .store import Store
 
 Array = NDArray[np.float64]
 
