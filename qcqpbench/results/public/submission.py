@@ -210,7 +210,7 @@ def _line(entry: Entry, machine: int) -> dict[str, Any]:
     values: dict[str, Any] = {name: getattr(entry.row, name) for name in _COLUMNS}
     values |= {name: str(values[name]) for name in _ENUMS if values[name] is not None}
     values["time_limit"] = None if math.isinf(entry.row.time_limit) else entry.row.time_limit
-    values["details"] = dict(entry.row.details) if entry.row.details else None
+    values["details"] = None if entry.row.details is None else dict(entry.row.details)
     values["machine"] = machine
     arrays = {name: _pack(array) for name, array in entry.arrays.items()}
     return {name: value for name, value in (values | arrays).items() if value is not None}

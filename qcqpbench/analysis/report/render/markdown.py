@@ -64,7 +64,7 @@ def machine_facts(machine: Machine) -> list[str]:
 
 def markdown_table(table: ReportTable) -> list[str]:
     """Return the lines of a table with its title and note."""
-    head = [f"## {table.title}", ""] + ([table.note, ""] if table.note else [])
+    head = [f"## {escape(table.title)}", ""] + ([table.note, ""] if table.note else [])
     lines = [table.columns, tuple("---" for _ in table.columns), *table.rows]
     return head + ["| " + " | ".join(escape(cell_text(cell)) for cell in line) + " |" for line in lines]
 
