@@ -10,6 +10,7 @@ from pathlib import Path
 
 from numpydoc.docscrape import NumpyDocString
 
+from qcqpbench.analysis.leaderboard import leaderboard
 from qcqpbench.catalog.status import PointStatus, Scope, Termination
 from qcqpbench.cli.main import every_command
 from qcqpbench.results.export import ADDED_COLUMNS
@@ -116,12 +117,18 @@ def _page_outside(name: str) -> Callable[[], str]:
     return text
 
 
+def submitted_results() -> str:
+    """Return the tables of the leaderboard."""
+    return leaderboard(ROOT / "docs" / "results" / "submissions")
+
+
 GENERATED: dict[str, Callable[[], str]] = {
     "result-columns": result_columns,
     "export-columns": export_columns,
     "status-values": status_values,
     "suite-settings": suite_settings,
     "command-line": command_line,
+    "leaderboard": submitted_results,
     "contributing": _page_outside("CONTRIBUTING.md"),
     "changelog": _page_outside("CHANGELOG.md"),
 }

@@ -1,4 +1,4 @@
-"""The leaderboard: tables of all submissions, as a Markdown page of the documentation.
+"""The leaderboard: tables of all submissions in Markdown, for a page of the documentation.
 
 Only values that were checked again count: margins and objectives of points, and bounds that a proof in a submission or
 in the list of best known margins proves. Bounds without a proof are shown as claims. Times are compared within one
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from qcqpbench.atomic_files import magic, writing_text
 from qcqpbench.catalog.best_known import shipped_records
 from qcqpbench.catalog.machine import Machine
 from qcqpbench.catalog.spec import parse, spell
@@ -29,8 +28,6 @@ from .rows import AnalysisRow, extend_row, labels_of_solvers
 T = TypeVar("T")
 K = TypeVar("K")
 
-_TITLE = "# Leaderboard\n"
-_KIND = magic("a leaderboard of qcqpbench", _TITLE.encode())
 # Parameters in which the instances of one size differ.
 _VARIED = ("load", "p", "seed")
 _HASH_CHARACTERS = 6
@@ -79,12 +76,6 @@ def _meets(best: float, bound: float | None) -> bool:
     return bound is not None and metrics.gap(best, bound) <= metrics.PROVED_GAP
 
 
-def write_leaderboard(folder: Path, target: Path) -> None:
-    """Write the leaderboard of a folder of submissions to a Markdown file."""
-    with writing_text(target, _KIND) as file:
-        file.write(leaderboard(folder))
-
-
 def leaderboard(folder: Path) -> str:
     """Return the leaderboard of a folder of submissions as Markdown.
 
@@ -105,10 +96,9 @@ def leaderboard(folder: Path) -> str:
     proved = sum(instance.is_proved for instance in instances.values())
     about = (
         f"Submissions: {len(submissions)}; runs: {len(rows)}; instances: {len(instances)}, of which {proved} have a "
-        "proved optimum. Every point was evaluated again and every proof was "
-        "checked, as [submissions/README.md](submissions/README.md) describes, which also says how to add results."
+        "proved optimum."
     )
-    lines = [_TITLE, about]
+    lines = [about]
     for table in tables:
         lines += ["", *markdown_table(table)]
     return "\n".join(lines) + "\n"

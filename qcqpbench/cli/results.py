@@ -3,16 +3,19 @@
 import argparse
 import json
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qcqpbench.catalog.machine import machine
+from qcqpbench.catalog.registry import family
 from qcqpbench.errors import MAX_MESSAGE_CHARACTERS, require
 from qcqpbench.results.export import export
 from qcqpbench.results.reverify import Difference, reverify
 from qcqpbench.results.row import Row
 from qcqpbench.results.store import Store
+from qcqpbench.run.isolation.description import solver_facts
 
 from .common import DONE, FAILED, rows_in_words, shown
 
@@ -160,8 +163,15 @@ def _submit(options: argparse.Namespace) -> int:
         return FAILED if faults else DONE
     folder = Path(options.output)
     require(folder.is_dir(), f"-o must name the folder of submissions of a checkout of qcqpbench, got {folder}")
+    solvers = _full_specs(options.solver, lambda text: solver_facts(text).spec)
+    problems = _full_specs(options.problem, lambda text: family(text).spec)
+
+    def is_chosen(row: Row) -> bool:
+        is_solver = not solvers or bool(solvers & {row.solver, row.solver_name})
+        return is_solver and (not problems or bool(problems & {row.problem, row.problem_name}))
+
     with Store(options.file) as store:
-        path, findings = submit(store, folder, lambda row: _is_chosen(row, options))
+        path, findings = submit(store, folder, is_chosen)
     print("\n".join(_findings_in_words(options.file, findings)))
     if findings.faults:
         return FAILED
@@ -175,12 +185,9 @@ def _findings_in_words(name: str, findings: "Findings") -> list[str]:
     return [*map(shown, findings.faults), f"{name}: {checked}: {result}"]
 
 
-def _is_chosen(row: Row, options: argparse.Namespace) -> bool:
-    """Return whether a row is of the solvers and problems that the user chose."""
-    solvers, problems = options.solver or (row.solver_name,), options.problem or (row.problem_name,)
-    return not {row.solver, row.solver_name}.isdisjoint(solvers) and not {row.problem, row.problem_name}.isdisjoint(
-        problems
-    )
+def _full_specs(texts: Sequence[str] | None, full_spec: Callable[[str], str]) -> set[str]:
+    """Return the full specs of the specs in `texts`; names stay, which stand for all specs of the name."""
+    return {full_spec(text) if "[" in text else text for text in texts or ()}
 
 
 def _sysinfo(options: argparse.Namespace) -> int:

@@ -1,20 +1,17 @@
-"""The leaderboard of submissions: its values, its proofs, its times by machine, and the page of the repository."""
+"""The leaderboard of submissions: its values, its proofs, its times by machine."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from qcqpbench.analysis.leaderboard import leaderboard, write_leaderboard
+from qcqpbench.analysis.leaderboard import leaderboard
 from qcqpbench.catalog.best_known import shipped_records
-from qcqpbench.errors import QcqpbenchError
 from qcqpbench.results.public.submission import Submission, read
 from qcqpbench.results.store import Store
-from tests.support.results_files import ROOT
 from tests.support.submissions import Line, changing, line_of, make_results, read_lines, write_lines
 
 GIP, PROVER = "gip[starts=1]", "branch_and_bound[certificate=true]"
-PAGE = ROOT / "docs" / "results" / "leaderboard.md"
 Table = list[dict[str, str]]
 
 
@@ -126,19 +123,3 @@ def test_texts_of_a_submission_are_escaped(genuine: Path, tmp_path: Path) -> Non
     write_lines(tmp_path / "first.jsonl", lines)
     page = leaderboard(tmp_path)
     assert "<script>" not in page.replace("\\<script\\>", "")
-
-
-def test_another_file_is_not_replaced(genuine: Path, tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("# Mine\n")
-    with pytest.raises(QcqpbenchError, match="to be replaced"):
-        write_leaderboard(genuine.parent, page)
-    page.unlink()
-    write_leaderboard(genuine.parent, page)
-    write_leaderboard(genuine.parent, page)
-    assert page.read_text(encoding="utf-8") == leaderboard(genuine.parent)
-
-
-def test_the_page_of_the_repository_is_current() -> None:
-    """Compare with the page that `python docs/leaderboard.py` writes."""
-    assert PAGE.read_text(encoding="utf-8") == leaderboard(PAGE.parent / "submissions")

@@ -23,7 +23,7 @@ from qcqpbench.results.public.solver_versions import (
 )
 from qcqpbench.results.public.submission import Submission, read
 from qcqpbench.results.store import Store
-from tests.support.results_files import ROOT, call, change
+from tests.support.results_files import CONVEX, ROOT, call, change
 from tests.support.submissions import (
     COMMIT,
     Line,
@@ -104,7 +104,7 @@ def test_rows_are_chosen_by_solver_and_problem(
     results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, lines = call(
-        capsys, "submit", results, "-o", tmp_path, "-s", "gip", "-s", "slsqp", "-p", "classical_perceptron"
+        capsys, "submit", results, "-o", tmp_path, "-s", "gip", "-s", "slsqp", "-p", CONVEX
     )
     assert code == 0 and ": 1 row, 1 points" in lines[0]
     code, lines = call(capsys, "submit", results, "-o", tmp_path, "-s", "scip")
@@ -249,7 +249,7 @@ MALFORMED: dict[str, tuple[Change, str]] = {
     "a pickle": (replaced("point", base64.b64encode(b"\x80\x04N.").decode()), "point must be an encoded array"),
     "an array that unpacks to gigabytes": (replaced("point", BOMB), "must end within"),
     "another format": (lambda lines: lines[0].update(format="x"), "the format must be"),
-    "no header": (lambda lines: lines.pop(0), "the format must be"),
+    "no header": (lambda lines: lines.__delitem__(0), "the format must be"),
     "no rows": (lambda lines: lines.__delitem__(slice(1, None)), "at least one row"),
     "a call without a command": (lambda lines: lines[0]["calls"][0].pop("command"), "a call must have"),
 }

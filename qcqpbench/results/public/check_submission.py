@@ -28,7 +28,7 @@ from qcqpbench.results.store import Store
 from qcqpbench.run.isolation.description import problem_apart
 from qcqpbench.run.verify import OF_QCQP, OF_TASK, optimality_gap
 
-from .solver_versions import LIST, SolverVersion, read_versions, version_of, write_versions
+from .solver_versions import LIST, SolverVersion, read_versions, traced, version_of, write_versions
 from .submission import Entry, Submission, read_folder
 
 # Largest difference between a stored and a recomputed value, relative to the value: BLAS and LAPACK round differently
@@ -94,7 +94,7 @@ def submit(store: Store, folder: Path, keep: Callable[[Row], bool] = lambda _: T
     submission = Submission.of(store, keep)
     path = folder / submission.default_name()
     others.pop(path.name, None)
-    findings = check(submission, listed, others)
+    findings = check(submission, listed | traced(folder, submission.rows), others)
     if not findings.faults:
         submission.write(path)
         if not findings.versions <= listed:
@@ -103,7 +103,7 @@ def submit(store: Store, folder: Path, keep: Callable[[Row], bool] = lambda _: T
 
 
 def check_folder(folder: Path) -> Iterator[tuple[str, Findings]]:
-    """Check all submissions in a folder; yield the name of each file with its findings.
+    """Check all submissions in a folder, and yield the name of each file with its findings.
 
     Unlike in `submit`, the versions of all solvers must be listed, because later versions replace installed ones.
     """

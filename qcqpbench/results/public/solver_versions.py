@@ -5,6 +5,7 @@ qcqpbench the commit that contains the source, from which the hash can be comput
 ``name==version`` that contains it.
 """
 
+import contextlib
 import csv
 import io
 import re
@@ -156,13 +157,31 @@ def _installed(row: Row, packages: dict[str, str], source: str) -> SolverVersion
     return SolverVersion(row.solver_name, source, commit)
 
 
+def traced(checkout: Path, rows: Iterable[Row]) -> set[SolverVersion]:
+    """Return the lines for the sources of shipped solvers that git finds in the commits that rows state.
+
+    These solvers may differ from the installed ones. Without git, or without a commit, no line is returned.
+    """
+    lines = set()
+    for row in rows:
+        match, commit = _VERSION.fullmatch(row.version), row.machine.commit or ""
+        if match is not None and _COMMIT.fullmatch(commit):
+            lines.add(SolverVersion(row.solver_name, match["source"], commit))
+    confirmed = set()
+    for line in lines:
+        with contextlib.suppress(QcqpbenchError):
+            if not check_origins(checkout, [line]):
+                confirmed.add(line)
+    return confirmed
+
+
 def check_origins(checkout: Path, versions: Iterable[SolverVersion]) -> list[str]:
     """Compute the hashes of the listed sources of shipped solvers again, from their commits.
 
     Parameters
     ----------
     checkout
-        The top folder of a git checkout of qcqpbench that has the commits.
+        A folder of a git checkout of qcqpbench that has the commits.
 
     Returns
     -------
@@ -193,13 +212,17 @@ def check_origins(checkout: Path, versions: Iterable[SolverVersion]) -> list[str
 
 def _extract(checkout: Path, commit: str, target: Path) -> None:
     """Write the source of the shipped solvers in a commit to the folder `target`."""
-    try:
-        command = ["git", "-C", str(checkout), "archive", commit, "--", *_SOURCES]
-        done = subprocess.run(command, capture_output=True, check=False)
-    except OSError as error:
-        raise QcqpbenchError(f"git must be installed: {system_reason(error)}") from error
+    top = _git(checkout, "rev-parse", "--show-toplevel").stdout.decode(errors="surrogateescape").strip()
+    done = _git(Path(top or checkout), "archive", commit, "--", *_SOURCES)
     if done.returncode:
         reason = done.stderr.decode(errors="replace")[:200]
         raise QcqpbenchError(f"the commit {commit} must be in the git checkout {checkout}: {reason}")
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
         archive.extractall(target, filter="data")
+
+
+def _git(folder: Path, *words: str) -> "subprocess.CompletedProcess[bytes]":
+    try:
+        return subprocess.run(["git", "-C", str(folder), *words], capture_output=True, check=False)
+    except OSError as error:
+        raise QcqpbenchError(f"git must be installed: {system_reason(error)}") from error
