@@ -103,9 +103,7 @@ def test_genuine_rows_are_accepted_and_written(
 def test_rows_are_chosen_by_solver_and_problem(
     results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, lines = call(
-        capsys, "submit", results, "-o", tmp_path, "-s", "gip", "-s", "slsqp", "-p", CONVEX
-    )
+    code, lines = call(capsys, "submit", results, "-o", tmp_path, "-s", "gip", "-s", "slsqp", "-p", CONVEX)
     assert code == 0 and ": 1 row, 1 points" in lines[0]
     code, lines = call(capsys, "submit", results, "-o", tmp_path, "-s", "scip")
     assert code == 2 and "must hold at least one row to submit" in lines[0]
