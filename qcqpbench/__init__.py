@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import rng as rng
     from . import theory as theory
+    from .analysis.compare.comparison import Comparison as Comparison
     from .catalog.certificate.global_certificate import GlobalCertificate as GlobalCertificate
     from .catalog.certificate.global_certificate import read_certificate as read_certificate
     from .catalog.family import Family as Family
@@ -54,6 +55,7 @@ _MODULE_OF = {
     "Array": "catalog.solver",
     "Attempt": "run.attempt",
     "Budget": "catalog.solver",
+    "Comparison": "analysis.compare.comparison",
     "Family": "catalog.family",
     "GlobalCertificate": "catalog.certificate.global_certificate",
     "MaxMargin": "problem.maxmargin",

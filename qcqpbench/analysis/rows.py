@@ -9,7 +9,7 @@ from qcqpbench.catalog.spec import parse, spell
 from qcqpbench.errors import QcqpbenchError
 from qcqpbench.problem.formats.by_suffix import is_file
 from qcqpbench.results.row import Row
-from qcqpbench.run.suite import solver_labels
+from qcqpbench.run.suite import problem_labels, solver_labels
 
 # Names of the two theories in plots and tables: of the columns kappa_bar_theory and kappa_bar_rs.
 FULL_RSB, REPLICA_SYMMETRY = "theory (full RSB)", "replica symmetry (paper)"
@@ -112,6 +112,12 @@ def labels_of_solvers(rows: Iterable[Row]) -> dict[str, str]:
     """Return the short labels of `suite.solver_labels` for the solvers of `rows`; texts that are not specs stay."""
     specs = {row.solver for row in rows}
     return {spec: spec for spec in specs} | solver_labels({spec for spec in specs if is_spec(spec)})
+
+
+def labels_of_problems(problems: Iterable[str]) -> dict[str, str]:
+    """Return the short labels of `suite.problem_labels` for specs and files; texts that are neither stay."""
+    texts = {*problems}
+    return {text: text for text in texts} | problem_labels({text for text in texts if is_file(text) or is_spec(text)})
 
 
 def is_spec(text: str) -> bool:

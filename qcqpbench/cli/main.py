@@ -20,7 +20,7 @@ COMMANDS = {
     "solving": ("solve", "certify", "check"),
     "running": ("run",),
     "drawing": ("figures", "study"),
-    "results": ("report", "verify", "merge", "export", "submit", "sysinfo"),
+    "results": ("report", "compare", "verify", "merge", "export", "submit", "sysinfo"),
     "best_known": ("best-known",),
 }
 

@@ -1,4 +1,4 @@
-"""Commands `report`, `verify`, `merge`, `export`, `submit` and `sysinfo` for results files and machine facts."""
+"""Commands `report`, `compare`, `verify`, `merge`, `export`, `submit`, `sysinfo` for results and machine facts."""
 
 import argparse
 import json
@@ -27,7 +27,7 @@ _SUBMISSIONS = "docs/results/submissions"
 
 
 def add_commands(commands: Any) -> None:
-    """Add the commands `report`, `verify`, `merge`, `export`, `submit` and `sysinfo` to the subparsers `commands`."""
+    """Add the commands that read results files, and `sysinfo`, to the subparsers `commands`."""
     command = commands.add_parser(
         "report",
         help="write a report on results: which solvers find the largest margins, how fast, and which fail",
@@ -41,6 +41,47 @@ def add_commands(commands: Any) -> None:
         "--format", choices=("html", "md"), help="the format (default: md if the output ends in .md, else html)"
     )
     command.set_defaults(command=_report)
+
+    command = commands.add_parser(
+        "compare",
+        help="tell whether a solver is better than another, or than its last version",
+        description="Compare two sides on the instances that both ran: the solvers of two results files, two solvers, "
+        "or two versions of a solver in one file. Print differences with confidence intervals, wins, ties and losses, "
+        "and a verdict on the second side. The exit code is 1 if the second side is significantly worse or slower.",
+    )
+    command.add_argument("files", metavar="FILE", nargs="+", help="one results file, or two: the first and the second")
+    command.add_argument(
+        "-s",
+        "--solver",
+        action="append",
+        metavar="SOLVER",
+        help="the solver, or given twice: the first and the second (default: all that both sides have)",
+    )
+    command.add_argument(
+        "--version",
+        action="append",
+        dest="versions",
+        metavar="TEXT",
+        help="given twice: a part of the first and of the second version (default: the newest of each file, or the two "
+        "newest of one file)",
+    )
+    command.add_argument(
+        "--label", action="append", metavar="NAME", help="given twice: names for the first and the second"
+    )
+    command.add_argument(
+        "--effect",
+        type=float,
+        default=5.0,
+        metavar="PERCENT",
+        help="the difference that matters; times that differ by less are not called faster or slower (default: 5)",
+    )
+    command.add_argument(
+        "-o", "--output", metavar="FILE", help="write the comparison to a .md, .html or .json file, print the verdict"
+    )
+    command.add_argument(
+        "--format", choices=("md", "json", "html"), help="the format (default: that of the output's suffix, else md)"
+    )
+    command.set_defaults(command=_compare)
 
     command = commands.add_parser("verify", help="rebuild every problem of a results file and re-evaluate its points")
     command.add_argument("file", metavar="FILE", help="a results file")
@@ -105,6 +146,20 @@ def _report(options: argparse.Namespace) -> int:
     print("\n".join(report.verdict))
     print(f"{report.path}: {report.runs} runs, {report.bytes / 1e6:.1f} MB")
     return DONE
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from qcqpbench.analysis.compare.comparison import compare  # noqa: PLC0415 (slow to import)
+    from qcqpbench.analysis.compare.output import RENDERERS, write  # noqa: PLC0415
+
+    chosen = options.solver or (), options.versions or (), options.label or ()
+    comparison = compare(options.files, *chosen, options.effect / 100)
+    if options.output in (None, "-"):
+        sys.stdout.write(RENDERERS[options.format or "md"](comparison))
+    else:
+        write(comparison, Path(options.output), options.format)
+        print("\n".join(comparison.verdict))
+    return FAILED if comparison.is_loss else DONE
 
 
 def _verify(options: argparse.Namespace) -> int:

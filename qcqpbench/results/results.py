@@ -1,6 +1,6 @@
 """The results of runs as users hold them: typed rows, tables, points, reports and plots of one results file."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,8 @@ from .store import Store
 if TYPE_CHECKING:
     import matplotlib.axes
     import pandas
+
+    from qcqpbench.analysis.compare.comparison import Comparison
 
 Array = NDArray[np.float64]
 
@@ -115,6 +117,61 @@ class Results:
         from qcqpbench.analysis.report.write import write_report  # noqa: PLC0415 (the door to a higher room)
 
         write_report([self.path], path)
+
+    def compare(
+        self,
+        other: "str | Path | Results | None" = None,
+        *,
+        solvers: str | Sequence[str] = (),
+        versions: Sequence[str] = (),
+        labels: Sequence[str] = (),
+        effect: float = 0.05,
+    ) -> "Comparison":
+        """Compare two solvers, two versions of a solver, or all solvers of two results files.
+
+        The comparison is paired: it covers the instances that both sides ran from the same starts with the same limits.
+
+        Parameters
+        ----------
+        other
+            A second results file, which has the second side; by default the same file.
+        solvers
+            Specs of one or two solvers: the first and the second side. One solver is compared between the two files,
+            or between its two newest versions in one file. By default, every solver that both files have, or that has
+            several versions in one file.
+        versions
+            Texts that are parts of the first and of the second version, such as the end of their source hashes; by
+            default the newest of each file, or the two newest of one file.
+        labels
+            Names of the first and of the second side.
+        effect
+            The difference that matters, as a fraction. Times that differ by less are not called faster or slower.
+
+        Returns
+        -------
+        Comparison
+            Verdicts and numbers; its methods write Markdown, HTML and JSON.
+
+        Raises
+        ------
+        QcqpbenchError
+            If the sides cannot be compared: other problems, starts or limits.
+
+        Examples
+        --------
+        >>> print(Results("old.db").compare("new.db"))  # doctest: +SKIP
+        >>> Results("results.db").compare(solvers=["gip", "ipopt"]).is_loss  # doctest: +SKIP
+        """
+        from qcqpbench.analysis.compare.comparison import compare  # noqa: PLC0415 (the door to a higher room)
+
+        others = [] if other is None else [other.path if isinstance(other, Results) else other]
+        return compare(
+            [self.path, *others],
+            [solvers] if isinstance(solvers, str) else solvers,
+            versions,
+            labels,
+            effect,
+        )
 
     def plot_capacity(self, ax: "matplotlib.axes.Axes | None" = None) -> "matplotlib.axes.Axes":
         """Plot the margin κ̄ reached by each solver over the load, with the prediction of theory.

@@ -12,19 +12,17 @@ from typing import Any
 import numpy as np
 
 from qcqpbench.analysis.metrics import was_run
-from qcqpbench.analysis.rows import ReportRow, extend_row, is_spec, labels_of_solvers
+from qcqpbench.analysis.rows import ReportRow, extend_row, labels_of_problems, labels_of_solvers
 from qcqpbench.catalog.best_known import shipped_records
 from qcqpbench.catalog.machine import Machine
 from qcqpbench.catalog.registry import shipped_solvers
 from qcqpbench.catalog.status import Scope
 from qcqpbench.errors import QcqpbenchError, describe_error, require
-from qcqpbench.problem.formats.by_suffix import is_file
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 from qcqpbench.problem.qcqp import QCQP
 from qcqpbench.results.row import Row
 from qcqpbench.results.store import Array, LeftOut, Store
 from qcqpbench.run.isolation.description import is_stored, problem_apart
-from qcqpbench.run.suite import problem_labels
 
 Trace = tuple[tuple[float, float], ...]
 _ROW_ORDER = ("problem", "solver", "version", "start_seed", "start", "key")
@@ -120,7 +118,7 @@ def _report_row(
     problem = problems[row.problem_id]
     facts = {
         "label": names.solver_label(row),
-        "problem_label": names.problems.get(row.problem, row.problem),
+        "problem_label": names.problems[row.problem],
         "scope": row.scope or names.scopes.get(row.solver_name, Scope.LOCAL),
         "trace": trace,
         "machine_number": machine_number,
@@ -216,7 +214,7 @@ def _names(rows: Sequence[Row]) -> _Names:
     # Rows before schema 6 have no scope. Solvers of other packages are not imported for a report.
     shipped = {} if all(row.scope for row in rows) else shipped_solvers()
     return _Names(
-        problems=problem_labels({row.problem for row in rows if is_file(row.problem) or is_spec(row.problem)}),
+        problems=labels_of_problems(row.problem for row in rows),
         solvers=labels_of_solvers(rows),
         several_versions={solver for solver, distinct in versions.items() if len(distinct) > 1},
         scopes={name: kind.scope for name, kind in shipped.items()},
