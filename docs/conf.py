@@ -23,7 +23,6 @@ exclude_patterns = ["_build"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 
 nitpicky = True
-suppress_warnings: list[str] = []
 
 myst_enable_extensions = ["deflist"]
 # Anchors as on code hosts, so that links such as page.md#some-heading work on both.
@@ -39,6 +38,9 @@ numpydoc_class_members_toctree = False
 html_theme = "pydata_sphinx_theme"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_context = {"default_mode": "auto"}
+# The summaries of search results are fetched, which browsers refuse for pages opened from files.
+html_show_search_summary = False
 html_show_sourcelink = False
 html_copy_source = False
 html_sidebars = {"index": [], "install": [], "glossary": []}
@@ -53,7 +55,7 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-copyright = "the qcqpbench contributors, BSD-3-Clause"
+copyright = "the qcqpbench developers, BSD-3-Clause"
 
 # A page index.md lists the pages of its folder as `- [Title](page.md): …`; this makes the navigation of it.
 _LISTED = re.compile(r"^- \[[^\]]+\]\(([\w./-]+)\.md\)", re.MULTILINE)

@@ -75,7 +75,7 @@ def command_line() -> str:
 
 
 def _command(name: str, parser: argparse.ArgumentParser, summary: str) -> str:
-    parser.formatter_class = lambda prog: argparse.HelpFormatter(prog, width=90)
+    parser.formatter_class = lambda prog: argparse.HelpFormatter(prog, width=84)
     usage = parser.format_usage().removeprefix("usage: ").rstrip()
     about = parser.description or f"{summary[0].upper()}{summary[1:]}."
     parts = [f"## {name}", _text(about), f"```text\n{usage}\n```"]

@@ -68,6 +68,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
+def parse_words(words: Sequence[str]) -> argparse.Namespace:
+    """Parse the words of a command, which is not run; raise QcqpbenchError if they are wrong."""
+    return _parser(words).parse_args(words)
+
+
 def every_command() -> dict[str, tuple[argparse.ArgumentParser, str]]:
     """Return the parser and the one-line summary of each command and sub-command, by name, for the documentation."""
     return dict(_commands_of(_parser([]), ""))

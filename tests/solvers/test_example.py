@@ -4,7 +4,6 @@ import ast
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -13,13 +12,13 @@ from pathlib import Path
 import pytest
 
 import qcqpbench as package
+from tests.support.example_packages import EXAMPLES, install_examples
 
 # One process installs the examples.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("example")]
 
 ROOT = Path(__file__).parents[2]
 SOLVERS = ("augmented_lagrangian", "random_search")
-EXAMPLES = (*SOLVERS, "trust_region")
 
 
 def code(example: str) -> str:
@@ -29,16 +28,7 @@ def code(example: str) -> str:
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Return the environment variables of a process that has the examples installed."""
-    target, source = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("source")
-    for example in EXAMPLES:
-        shutil.copytree(
-            ROOT / "examples" / example,
-            source / example,
-            ignore=shutil.ignore_patterns("build", "__pycache__", "*.egg*"),
-        )
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target"]
-    subprocess.run([*command, str(target), *(str(source / example) for example in EXAMPLES)], check=True)
-    return {**os.environ, "PYTHONPATH": str(target)}
+    return {**os.environ, "PYTHONPATH": str(install_examples(tmp_path_factory.mktemp("site")))}
 
 
 def qcqpbench(environment: dict[str, str], *words: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
