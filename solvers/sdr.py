@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,10 @@ _TERMINATION = {
 }
 
 
+# Statuses of the dual without a solution, in terms of the relaxation.
+_STATUS_OF_DUAL = {"infeasible": "unbounded", "unbounded": "infeasible"}
+
+
 @dataclass(frozen=True)
 class Sdr(QCQPSolver):
     """Shor's semidefinite relaxation: every product x_i x_j is replaced by X_ij, with [[1, xᵀ], [x, X]] ⪰ 0.
@@ -49,10 +53,10 @@ class Sdr(QCQPSolver):
     Parameters
     ----------
     solver
-        Semidefinite solver that cvxpy calls. CLARABEL checks the time limit only between iterations, which are long
-        for matrices with more than 100 rows.
+        Semidefinite solver that cvxpy calls. CLARABEL uses the sparsity of the problem. It checks the time limit only
+        between iterations, which are long for dense matrices with more than 100 rows.
     tol
-        Tolerance of the semidefinite solver.
+        Tolerance of the semidefinite solver; CLARABEL gets a hundredth of it, which takes few iterations more.
     max_iter
         Iteration limit of the semidefinite solver; at most 1000 for CLARABEL.
     samples
@@ -113,28 +117,24 @@ class Sdr(QCQPSolver):
 
     def _options(self, budget: Budget) -> dict[str, Any]:
         seconds = max(budget.remaining(), 1e-2)
+        is_limited = bool(np.isfinite(seconds))
         if self.solver == "SCS":
-            limit = {"time_limit_secs": seconds} if np.isfinite(seconds) else {}
+            limit = {"time_limit_secs": seconds} if is_limited else {}
             return {"eps_abs": self.tol, "eps_rel": self.tol, "max_iters": self.max_iter, **limit}
-        limit = {"time_limit": seconds} if np.isfinite(seconds) else {}
-        gaps = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), self.tol)
-        return {**gaps, "max_iter": min(self.max_iter, 1000), **limit}
-
-
-class _Bounds(NamedTuple):
-    """Constraint of the relaxation: bounds on the rows `rows` of the functions f_r (kind 0) or variables x_i (kind 1).
-
-    `sign` times the dual value of cvxpy is the multiplier in the convention of `_Relaxation.bound`.
-    """
-
-    constraint: Any
-    kind: int
-    rows: NDArray[np.intp]
-    sign: float
+        limit = {"time_limit": seconds} if is_limited else {}
+        gaps = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), self.tol / 100)
+        # For optimal power flow, the default method merges the small matrices ten times more slowly.
+        merge = {"chordal_decomposition_merge_method": "parent_child"}
+        return {**gaps, **merge, "max_iter": min(self.max_iter, 1000), **limit}
 
 
 class _Relaxation:
-    """Relaxation of a problem, as a minimization. Only the variables in products are lifted to the matrix Y."""
+    """Relaxation of a problem, as a minimization. Only the variables in products are lifted to the matrix Y.
+
+    cvxpy gets its dual: maximize the minimum of the Lagrangian of `bound` over the multipliers y and θ, subject to
+    M ⪰ 0. Y is the dual value of this constraint. M is as sparse as the products of the problem, and CLARABEL
+    decomposes it into small matrices.
+    """
 
     def __init__(self, problem: QCQP) -> None:
         import cvxpy
@@ -145,37 +145,49 @@ class _Relaxation:
         self.lifted = np.unique(problem.products)
         self.size = len(self.lifted)
         self.others = np.setdiff1d(np.arange(problem.n_variables), self.lifted)
-        self.Y = cp.Variable((self.size + 1, self.size + 1), PSD=True)
-        self.z = cp.Variable(len(self.others)) if len(self.others) else None
-        functions, x = self._functions(cp.vec(self.Y, order="C"))
-        # Each kind of bound is one vector constraint, so that its dual value has one multiplier per row of f or x.
-        self.bounds = [
-            *_bounds(functions[1:], 0, problem.lower, problem.upper),
-            *_bounds(x, 1, problem.x_lower, problem.x_upper),
+        self.multipliers = [
+            _Multipliers(problem.lower, problem.upper),
+            _Multipliers(problem.x_lower, problem.x_upper),
         ]
-        constraints = [bounds.constraint for bounds in self.bounds] + [self.Y[0, 0] == 1]
-        self.program = cp.Problem(cp.Minimize(self.sign * functions[0]), constraints)
+        y = [multipliers.expression for multipliers in self.multipliers]
+        theta = cp.Variable()
+        products = self.sign * problem.quadratic[[0]].toarray()[0] - problem.quadratic[1:].T @ y[0]
+        slope = self.sign * problem.linear[[0]].toarray()[0] - problem.linear[1:].T @ y[0] - y[1]
+        # Without it, the Lagrangian is not bounded in the variables that are not lifted; their bounds are in y[1].
+        self.stationarity = slope[self.others] == 0 if len(self.others) else None
+        self.semidefinite = self._matrix(products, slope, theta) >> 0
+        signs = [constraint for multipliers in self.multipliers for constraint in multipliers.signs]
+        constraints = [self.semidefinite, *signs, *([] if self.stationarity is None else [self.stationarity])]
+        offset = sum(multipliers.offset for multipliers in self.multipliers)
+        self.program = cp.Problem(cp.Maximize(theta + offset), constraints)
         self.iterations: int | None = None
         self.value: float | None = None
 
-    def _functions(self, flat: Any) -> tuple[Any, Any]:
-        """Return f_0, f_1, … and x as expressions in the entries `flat` of Y and in z."""
-        problem, n, k = self.problem, self.problem.n_variables, self.size
-        place = np.zeros(n, dtype=int)
+    def _matrix(self, products: Any, slope: Any, theta: Any) -> Any:
+        """Return M as an expression in the coefficients of products and of variables and θ."""
+        import cvxpy
+
+        cp: Any = cvxpy
+        problem, k, n = self.problem, self.size, self.size + 1
+        place = np.zeros(problem.n_variables, dtype=int)
         place[self.lifted] = 1 + np.arange(k)
         i, j = place[problem.products].T
-        products = sparse.csr_array(
-            (np.ones(len(i)), (np.arange(len(i)), i * (k + 1) + j)), shape=(len(i), (k + 1) ** 2)
+        both = np.flatnonzero(i != j)
+        columns = np.concatenate([np.arange(len(i)), both])
+        entries = np.concatenate([i * n + j, j[both] * n + i[both]])
+        values = np.where(i == j, 1.0, 0.5)
+        quadratic = sparse.csr_array((np.append(values, values[both]), (entries, columns)), shape=(n * n, len(i)))
+        border = 1 + np.arange(k)
+        linear = sparse.csr_array(
+            (np.full(2 * k, 0.5), (np.append(border, border * n), np.append(self.lifted, self.lifted))),
+            shape=(n * n, problem.n_variables),
         )
-        points = sparse.csr_array((np.ones(k), (self.lifted, 1 + np.arange(k))), shape=(n, (k + 1) ** 2))
-        x = points @ flat
-        if self.z is not None:
-            count = len(self.others)
-            x = x + sparse.csr_array((np.ones(count), (self.others, np.arange(count))), shape=(n, count)) @ self.z
-        return (problem.quadratic @ products) @ flat + problem.linear @ x, x
+        corner = sparse.csr_array(([1.0], ([0], [0])), shape=(n * n, 1))
+        flat = quadratic @ products + linear @ slope - corner @ cp.reshape(theta, (1,), order="C")
+        return cp.reshape(flat, (n, n), order="C")
 
     def solve(self, options: dict[str, Any], solver: str) -> str:
-        """Solve the relaxation and return the status of cvxpy; `value` stays None if cvxpy returns no point."""
+        """Solve the relaxation and return its status; `value` stays None if cvxpy returns no point."""
         with warnings.catch_warnings():
             # cvxpy warns "Solution may be inaccurate"; the bound holds for multipliers of any accuracy.
             warnings.simplefilter("ignore")
@@ -187,9 +199,13 @@ class _Relaxation:
                 return f"not solved: {error}"
         stats = self.program.solver_stats
         self.iterations = None if stats is None or stats.num_iters is None else int(stats.num_iters)
-        has_point = self.Y.value is not None and np.isfinite(self.Y.value).all()
-        self.value = float(self.program.value) + self.sign * self.problem.constant if has_point else None
-        return str(self.program.status)
+        status = str(self.program.status)
+        if status in _STATUS_OF_DUAL:
+            return _STATUS_OF_DUAL[status]
+        duals = [constraint.dual_value for constraint in self.program.constraints]
+        if all(dual is not None and np.isfinite(dual).all() for dual in duals) and np.isfinite(self.program.value):
+            self.value = float(self.program.value) + self.sign * self.problem.constant
+        return status
 
     def bound(self) -> tuple[float, str]:
         """Return a bound on the objective by weak duality, and a text that says how the bound is certified.
@@ -223,10 +239,7 @@ class _Relaxation:
     def _multipliers(self) -> list[Array]:
         """Return the multipliers [of the c constraints, of the n bounds on variables], with the signs of `bound`."""
         problem = self.problem
-        y = [np.zeros(problem.n_constraints), np.zeros(problem.n_variables)]
-        for constraint, kind, rows, sign in self.bounds:
-            dual = np.asarray(constraint.dual_value, dtype=float).reshape(-1)
-            y[kind][rows] += sign * (dual if constraint.__class__.__name__ == "Equality" else np.maximum(dual, 0.0))
+        y = [multipliers.value for multipliers in self.multipliers]
         free = self.others[np.isinf(problem.x_lower[self.others]) & np.isinf(problem.x_upper[self.others])]
         if len(free) == 1:
             # L is bounded below only if it does not depend on a variable without bounds, such as t of an epigraph
@@ -244,7 +257,7 @@ class _Relaxation:
         the variables. A linear program then determines the variables that are not lifted.
         """
         problem = self.problem
-        Y = self.Y.value
+        Y = np.asarray(self.semidefinite.dual_value)
         mean = Y[1:, 0] if np.abs(Y[1:, 0]).max(initial=0.0) > 1e-6 else np.zeros(self.size)
         spectrum, basis = np.linalg.eigh(Y[1:, 1:] - np.outer(mean, mean))
         root = basis * np.sqrt(np.maximum(spectrum, 0.0))
@@ -260,7 +273,7 @@ class _Relaxation:
 
     def _complete(self, x: Array) -> Array:
         """Return `x` with optimal values of the variables that are not lifted, for the given lifted ones."""
-        if self.z is None:
+        if self.stationarity is None:
             return x
         from scipy.optimize import LinearConstraint, milp
 
@@ -271,7 +284,7 @@ class _Relaxation:
         box = (problem.x_lower[others], problem.x_upper[others])
         result = milp(cost, constraints=rows, bounds=box)
         x = x.copy()
-        x[others] = result.x if result.x is not None else self.z.value
+        x[others] = result.x if result.x is not None else -np.ravel(self.stationarity.dual_value)
         return x
 
     def _slope(self, y: list[Array]) -> Array:
@@ -298,17 +311,40 @@ class _Relaxation:
         return total + float(limits[rest].sum())
 
 
-def _bounds(expression: Any, kind: int, low: Array, high: Array) -> Iterator[_Bounds]:
-    """Yield the equalities, lower bounds and upper bounds that make up `low` ≤ `expression` ≤ `high`."""
-    equal = np.flatnonzero(low == high)
-    above = np.flatnonzero(np.isfinite(low) & (low < high))
-    below = np.flatnonzero(np.isfinite(high) & (low < high))
-    if equal.size:
-        yield _Bounds(expression[equal] == low[equal], kind, equal, -1.0)
-    if above.size:
-        yield _Bounds(expression[above] >= low[above], kind, above, 1.0)
-    if below.size:
-        yield _Bounds(expression[below] <= high[below], kind, below, -1.0)
+class _Multipliers:
+    """Multipliers y of `low` ≤ f ≤ `high`: y_r ≥ 0 of a lower bound, y_r ≤ 0 of an upper one, any of an equality."""
+
+    def __init__(self, low: Array, high: Array) -> None:
+        import cvxpy
+
+        cp: Any = cvxpy
+        kinds = (
+            (low == high, low, 0),
+            (np.isfinite(low) & (low < high), low, 1),
+            (np.isfinite(high) & (low < high), high, -1),
+        )
+        self.expression: Any = np.zeros(len(low))
+        self.offset: Any = 0.0
+        self.signs: list[Any] = []
+        self._parts: list[tuple[Any, NDArray[np.intp], int]] = []
+        for is_bounded, bounds, sign in kinds:
+            rows = np.flatnonzero(is_bounded)
+            if not rows.size:
+                continue
+            variable = cp.Variable(len(rows))
+            place = sparse.csr_array((np.ones(len(rows)), (rows, np.arange(len(rows)))), shape=(len(low), len(rows)))
+            self.expression = self.expression + place @ variable
+            self.offset = self.offset + bounds[rows] @ variable
+            self.signs += [sign * variable >= 0] if sign else []
+            self._parts.append((variable, rows, sign))
+
+    @property
+    def value(self) -> Array:
+        """The multipliers that cvxpy found, with those of the wrong sign set to 0."""
+        y = np.zeros(self.expression.shape)
+        for variable, rows, sign in self._parts:
+            y[rows] += sign * np.maximum(sign * variable.value, 0.0) if sign else variable.value
+        return y
 
 
 def _with_boxes_as_constraints(problem: QCQP) -> QCQP:

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from qcqpbench import QCQP, QcqpbenchError, problem, solve
+from qcqpbench.catalog.registry import solver
+from qcqpbench.catalog.status import Availability
 
 CASES = ("case6ww", "case9", "case14", "case24_ieee_rts", "case30", "case39", "case57", "case118", "case300")
 # Two buses and a line without losses: 100 MW at the second bus cost 2 $/MWh.
@@ -31,6 +33,34 @@ mpc.branch = [
 \t1\t2\t0\t0.1\t0\t0\t0\t0\t0\t0\t1\t-360\t360;
 ];
 mpc.gencost = [2 0 0 2 2 5];
+"""
+# The data are those of the paper. Limits of angle differences are 30°; two flow limits of 9,000 MVA stand for none.
+THREE_BUSES = """function mpc = case3_lmbd
+mpc.version = '2';
+mpc.baseMVA = 100.0;
+
+%% bus data
+%\tbus_i\ttype\tPd\tQd\tGs\tBs\tarea\tVm\tVa\tbaseKV\tzone\tVmax\tVmin
+mpc.bus = [
+\t1\t 3\t 110.0\t 40.0\t 0.0\t 0.0\t 1\t 1.0\t 0.0\t 240.0\t 1\t 1.1\t 0.9;
+\t2\t 2\t 110.0\t 40.0\t 0.0\t 0.0\t 1\t 1.0\t 0.0\t 240.0\t 1\t 1.1\t 0.9;
+\t3\t 2\t 95.0\t 50.0\t 0.0\t 0.0\t 1\t 1.0\t 0.0\t 240.0\t 1\t 1.1\t 0.9;
+];
+mpc.gen = [
+\t1\t 0.0\t 0.0\t 1000.0\t -1000.0\t 1.0\t 100.0\t 1\t 2000.0\t 0.0; % NG
+\t2\t 0.0\t 0.0\t 1000.0\t -1000.0\t 1.0\t 100.0\t 1\t 2000.0\t 0.0;
+\t3\t 0.0\t 0.0\t 1000.0\t -1000.0\t 1.0\t 100.0\t 1\t 0.0\t 0.0;
+];
+mpc.gencost = [
+\t2\t 0.0\t 0.0\t 3\t   0.110000\t   5.000000\t   0.000000;
+\t2\t 0.0\t 0.0\t 3\t   0.085000\t   1.200000\t   0.000000;
+\t2\t 0.0\t 0.0\t 3\t   0.000000\t   0.000000\t   0.000000;
+];
+mpc.branch = [
+\t1\t 3\t 0.065\t 0.62\t 0.45\t 9000.0\t 9000.0\t 9000.0\t 0.0\t 0.0\t 1\t -30.0\t 30.0;
+\t3\t 2\t 0.025\t 0.75\t 0.7\t 50.0\t 50.0\t 50.0\t 0.0\t 0.0\t 1\t -30.0\t 30.0;
+\t1\t 2\t 0.042\t 0.9\t 0.3\t 9000.0\t 9000.0\t 9000.0\t 0.0\t 0.0\t 1\t -30.0\t 30.0;
+];
 """
 
 
@@ -152,14 +182,33 @@ def test_a_case_file_gives_the_bits_of_the_case(case: str, tmp_path: Path) -> No
 
 
 @pytest.mark.solver
-@pytest.mark.parametrize("case", ["case9", "case14"])
-def test_the_semidefinite_relaxation_proves_the_objective(case: str) -> None:
+@pytest.mark.parametrize("case", CASES[:-1])
+def test_the_semidefinite_relaxation_almost_proves_the_objective(case: str) -> None:
+    """Check the relative gap; the best known objectives are rounded to 1e-4."""
     pytest.importorskip("cvxpy")
     instance = opf(f"case={case}")
-    attempt = solve(instance, "sdr[solver=CLARABEL,samples=1]", time_limit=60)
+    attempt = solve(instance, "sdr[solver=CLARABEL,samples=1]", time_limit=100)
     assert instance.metadata.best_known is not None and attempt.bound is not None
     best = instance.metadata.best_known.value
-    assert best - 1e-5 * best < attempt.bound < best
+    assert best - 1e-4 * best < attempt.bound < best + 1e-6 * best
+
+
+def test_a_published_case_with_a_flow_limit_has_its_published_objective(tmp_path: Path) -> None:
+    """Solve the three buses of Lesieutre, Molzahn, Borden, DeMarco (2011): 5812.64 $/h, case3_lmbd of PGLib-OPF.
+
+    With a flow limit of 50 MVA, the semidefinite relaxation has a gap of 0.39 %; with 60 MVA it is exact.
+    """
+    instance = from_text(tmp_path, THREE_BUSES)
+    attempt = solve(instance, "slsqp", start=instance.start)
+    assert attempt.objective == pytest.approx(5812.64, abs=0.01)
+    if solver("sdr").availability()[0] is not Availability.AVAILABLE:
+        return
+    bound = solve(instance, "sdr[solver=CLARABEL,samples=1]").bound
+    assert bound is not None
+    assert 1 - bound / 5812.64 == pytest.approx(0.0039, abs=5e-5)
+    relaxed = from_text(tmp_path, replaced(THREE_BUSES, ("0.7\t 50.0\t", "0.7\t 60.0\t")))
+    optimum = solve(relaxed, "slsqp", start=relaxed.start).objective
+    assert solve(relaxed, "sdr[solver=CLARABEL,samples=1]").bound == pytest.approx(optimum, rel=1e-6)
 
 
 # --- closed forms ---
