@@ -20,6 +20,7 @@ from qcqpbench import theory
 from qcqpbench.catalog.status import PointStatus, Scope, Termination
 from qcqpbench.problem.metadata import relative_gap
 from qcqpbench.results.row import Row
+from qcqpbench.run.attempt import RunValues
 from qcqpbench.run.verify import FEASIBILITY_TOLERANCE
 
 from .rows import AnalysisRow
@@ -43,33 +44,32 @@ _CURVE_MARGINS: Mapping[object, tuple[float, float]] = {0: (-6.0, 1000.0), "full
 _THEORIES = {"classical_perceptron": (theory.classical_capacity, theory.classical_kappa_bar)}
 
 
-def sign(row: Row) -> float | None:
+def sign(row: RunValues) -> float | None:
     """Return +1 for maximization, −1 for minimization, None if the sense is unknown."""
     return 1.0 if row.kappa_bar is not None else {"maximize": 1.0, "minimize": -1.0}.get(row.sense or "")
 
 
-def value(row: Row) -> float | None:
+def value(row: RunValues) -> float | None:
     """Return κ̄ of a task, or the objective of a point feasible to 1e-6; None if there is none or it is not finite."""
     violation = row.relative_violation
-    if row.kappa_bar is None and violation is not None and violation > FEASIBILITY_TOLERANCE:
-        return None
-    return _value_by_own_tolerance(row)
+    refused = row.kappa_bar is None and violation is not None and violation > FEASIBILITY_TOLERANCE
+    return None if refused else _value_by_own_tolerance(row)
 
 
-def _value_by_own_tolerance(row: Row) -> float | None:
+def _value_by_own_tolerance(row: RunValues) -> float | None:
     """Return κ̄ of a task, or the objective of a point feasible to the tolerance of its run; None if not finite."""
     is_valid = row.kappa_bar is not None or row.point_status is PointStatus.FEASIBLE
     number = row.objective if row.kappa_bar is None else row.kappa_bar
     return number if is_valid and number is not None and math.isfinite(number) else None
 
 
-def score(row: Row) -> float | None:
+def score(row: RunValues) -> float | None:
     """Return the value times its sign, so that larger is better; None if the value or the sense is unknown."""
     row_value, row_sign = value(row), sign(row)
     return None if row_value is None or row_sign is None else row_sign * row_value
 
 
-def is_solved(row: Row) -> bool:
+def is_solved(row: RunValues) -> bool:
     """Return whether a run returned a feasible point and, on a task, a positive margin."""
     return value(row) is not None and (row.margin is None or row.margin > 0)
 

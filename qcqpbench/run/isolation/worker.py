@@ -31,7 +31,7 @@ from qcqpbench.catalog.status import PointStatus, Termination
 from qcqpbench.errors import MAX_MESSAGE_CHARACTERS
 from qcqpbench.problem.maxmargin import MaxMargin
 from qcqpbench.problem.qcqp import QCQP
-from qcqpbench.run.attempt import Outcome, assemble, spec_of_objects
+from qcqpbench.run.attempt import Attempt, Outcome, assemble, spec_of_objects
 from qcqpbench.run.proposal import Proposal, RunReply
 from qcqpbench.run.run_spec import RunOptions, RunSpec, check_start
 from qcqpbench.run.verify import Evaluation, Finding
@@ -129,6 +129,11 @@ class Worker:
         facts = solver_facts(spec.solver) if solver is None else solver.facts()
         request = RunRequest(spec, self._source(spec.problem), solver or spec.solver)
         return self._attempt(request, replace(facts, version=spec.version))
+
+    def verify(self, spec: RunSpec, proposal: Proposal) -> Attempt:
+        """Evaluate the proposal of a run that another process made, in the verifier's process."""
+        request = VerifyRequest(spec, self._source(spec.problem), proposal)
+        return assemble(spec, solver_facts(spec.solver).scope, *self._evaluate(request))
 
     def stop(self) -> None:
         """End all processes immediately and release the claimed CPUs."""
