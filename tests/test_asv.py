@@ -2,18 +2,20 @@
 
 import inspect
 import json
-import math
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks import core, solving
-from qcqpbench import solve
-from qcqpbench.catalog.registry import solvers
-from qcqpbench.catalog.status import PointStatus
+from qcqpbench import problem
+from qcqpbench.analysis.metrics import PROVED_GAP
+from qcqpbench.catalog.best_known import shipped_records
+from qcqpbench.catalog.registry import solver_names
+from qcqpbench.integrations.asv import SolverBenchmarks
+from qcqpbench.run.suite import expand_problem
+from qcqpbench.run.suite_file import load_suite
 
 ROOT = Path(__file__).parents[1]
 TINY = "covariance_perceptron[m=4,load=1]"
@@ -38,8 +40,6 @@ def run(group: type, *arguments: object) -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(core, "SPEC", TINY)
-    monkeypatch.setattr(solving, "SPEC", TINY)
-    monkeypatch.setattr(solving, "STARTS", 2)
 
 
 def test_the_configuration_names_existing_paths() -> None:
@@ -66,30 +66,27 @@ def test_evaluation_runs() -> None:
     run(core.Evaluate)
 
 
-def test_solvers_run_and_have_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert solving.Solve.params == solving.Gaps.params == tuple(solvers())
-    run(solving.Solve, "slsqp")
-    monkeypatch.setattr(solving, "solvers", lambda: {"slsqp": None, "trust_constr": None})
-    attempts = solving.Gaps().setup_cache()
-    assert {name: len(runs) for name, runs in attempts.items()} == {"slsqp": 2, "trust_constr": 2}
-    assert all(math.isfinite(gap) for gap in run(solving.Gaps, attempts, "slsqp").values())
+def test_every_solver_is_measured() -> None:
+    assert all(group.params[0] == tuple(solver_names()) for group in (solving.Gaps, solving.Times))
 
 
-def test_only_feasible_points_with_a_positive_margin_count() -> None:
-    attempt = solve(core.make_task(TINY), "slsqp")
-    results = [
-        (PointStatus.FEASIBLE, 0.5),
-        (PointStatus.FEASIBLE, -0.1),
-        (PointStatus.INFEASIBLE, 0.9),
-        (PointStatus.NONE, None),
-    ]
-    attempts = [replace(attempt, point_status=status, kappa_bar=kappa_bar) for status, kappa_bar in results]
-    # From κ̄ = .99501 of full RSB at load 1, and from the best known margin of the problem that asv runs.
-    expected = {"track_gap_to_full_rsb": 0.495, "track_gap_to_best_known": 0.2913, "track_unsolved": 0.75}
-    assert run(solving.Gaps, {"slsqp": attempts}, "slsqp") == expected
+def test_the_tasks_are_those_of_the_suites() -> None:
+    """Check that the best margin of each task is listed, and proved optimal where the group says so."""
+    for name, specs in solving.TASKS.items():
+        assert {member for spec in specs for member in expand_problem(spec)} <= set(load_suite(name).problems)
+        records = [shipped_records()[problem(spec).id] for spec in specs]
+        assert name != "proved" or max(record.gap for record in records) <= PROVED_GAP
 
 
-def test_a_missing_solver_is_skipped() -> None:
-    for group, arguments in ((solving.Solve, ["no_such_solver"]), (solving.Gaps, [{}, "no_such_solver"])):
-        with pytest.raises(NotImplementedError):
-            run(group, *arguments)
+@pytest.mark.parametrize("group", [solving.Gaps, solving.Times])
+def test_solvers_run(group: type[SolverBenchmarks], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the benchmarks on the smallest group, or on a tiny task."""
+    monkeypatch.chdir(tmp_path)
+    tiny: type[SolverBenchmarks] = type("Tiny", (group,), {"solvers": ("slsqp",), "problems": (TINY,)})
+    results = run(tiny, "slsqp", TINY)
+    expected = {
+        solving.Gaps: {"track_gap", "track_gap_to_theory", "track_missed_optima", "track_unsolved"},
+        solving.Times: {"time_solve", "track_peak_memory"},
+    }
+    assert set(results) == expected[group]
+    assert results.get("track_unsolved", 0.0) == 0.0 and results.get("track_peak_memory", 1.0) > 0.0
