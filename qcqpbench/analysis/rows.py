@@ -120,9 +120,28 @@ def labels_of_problems(problems: Iterable[str]) -> dict[str, str]:
     return {text: text for text in texts} | problem_labels({text for text in texts if is_file(text) or is_spec(text)})
 
 
+def labels_of_versions(pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """Return a label of each (solver, version) whose solver has several versions: the parts in which they differ."""
+    versions: dict[str, dict[str, list[str]]] = {}
+    for solver, version in pairs:
+        versions.setdefault(solver, {})[version] = version.split(", ")
+    labels = {}
+    for solver, parts_by_version in versions.items():
+        if len(parts_by_version) > 1:
+            shared = set.intersection(*map(set, parts_by_version.values()))
+            for version, parts in parts_by_version.items():
+                labels[solver, version] = ", ".join(part for part in parts if part not in shared) or version
+    return labels
+
+
 def is_spec(text: str) -> bool:
     """Return whether `text` is spelled like a spec."""
     try:
         return bool(parse(text)[0])
     except QcqpbenchError:
         return False
+
+
+def family_of(problem: str) -> str:
+    """Return the name of the family of a problem, "files" for a file."""
+    return "files" if is_file(problem) or not is_spec(problem) else parse(problem)[0]

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from qcqpbench.analysis.report.numbers import plots
+from qcqpbench.analysis.report import plots
 from qcqpbench.analysis.report.numbers.contents import ReportContents
 from qcqpbench.analysis.report.plot import Axis, Band, Menu, Plot, Series
 from qcqpbench.analysis.report.render.html import html
@@ -114,7 +114,8 @@ def test_section_on_general_problems(browser: Any, tmp_path: Path, tasks: bool) 
         assert "NaN" not in visit.page.inner_html(f"#plot-{name}")
     assert count(visit.page, '.table[data-name="general-problems"] tbody tr') == 5
     assert ("κ̄" in visit.page.inner_text("#rows thead")) == tasks
-    visit.page.locator("#solvers button").first.click()
+    visit.page.locator("#view-others").select_option("hidden")
+    visit.page.locator('#solvers .chip[title^="a\n"]').click()
     assert count(visit.page, "#plot-general-data .series") == 2
     assert visit.messages == []
     visit.context.close()
@@ -140,7 +141,7 @@ def extra_plots(numbers: ReportContents) -> list[Plot]:
 
 def test_registered_plot_is_drawn(browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Check that a plot needs no more than a function in PLOTS, and how each of its parts is drawn."""
-    monkeypatch.setattr(plots, "PLOTS", (*plots.PLOTS, extra_plots))
+    monkeypatch.setattr(plots, "PLOTS", (*plots.PLOTS, plots.Figure(extra_plots, "extra", "")))
     path = tmp_path / "extra.html"
     path.write_text(html(results(many(2, 3, 1, 2, 1))), encoding="utf-8")
     visit = Visit(browser, path)
@@ -160,8 +161,9 @@ def test_registered_plot_is_drawn(browser: Any, tmp_path: Path, monkeypatch: pyt
     visit.page.locator("#switch-kind").select_option("steps")
     assert visit.page.inner_text("#plot-extra h3") == "Extra steps"
     assert count(visit.page, "#plot-extra .series") == 1
-    visit.page.locator("#solvers button").first.click()
-    assert visit.page.inner_text("#plot-extra .empty") == "No data for this selection."
+    visit.page.locator("#view-others").select_option("hidden")
+    visit.page.locator("#solvers .chip").first.click()
+    assert visit.page.inner_text("#plot-extra .empty") == "The solvers of this plot are hidden."
     assert visit.messages == []
     visit.context.close()
 
@@ -179,7 +181,7 @@ def test_options_of_a_menu_follow_the_menus_before_it(
             for a, b in options
         ]
 
-    monkeypatch.setattr(plots, "PLOTS", (choose,))
+    monkeypatch.setattr(plots, "PLOTS", (plots.Figure(choose, "extra", ""),))
     path = tmp_path / "menus.html"
     path.write_text(html(results(many(1, 1, 1, 1, 1))), encoding="utf-8")
     visit = Visit(browser, path)
@@ -235,15 +237,49 @@ def test_menus_redraw_their_plots(page: Any, switch: str, plots: list[str]) -> N
     assert {name: drawn(page, name) for name in plots} == before
 
 
-def test_solver_is_hidden_with_the_keyboard(page: Any) -> None:
+def test_solver_is_grey_or_hidden_with_the_keyboard(page: Any) -> None:
     shown = count(page, "#plot-capacity .series")
-    chip = page.locator("#solvers button").last
+    chip = page.locator("#solvers .chip", has_text="solver4")
     chip.focus()
     page.keyboard.press("Space")
     assert chip.get_attribute("aria-pressed") == "false"
+    assert (count(page, "#plot-capacity .series"), count(page, "#plot-capacity .context")) == (shown, 1)
+    page.locator("#view-others").select_option("hidden")
     assert count(page, "#plot-capacity .series") == shown - 1
+    chip.focus()
     page.keyboard.press("Enter")
-    assert count(page, "#plot-capacity .series") == shown
+    assert (count(page, "#plot-capacity .series"), count(page, "#plot-capacity .context")) == (shown, 0)
+
+
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("crowd") / "crowd.html"
+    path.write_text(html(results(many(1, 4, 2, 15, 1))), encoding="utf-8")
+    return path
+
+
+def test_of_fifteen_solvers_the_best_are_highlighted(browser: Any, crowd: Path) -> None:
+    """Check that the six best have colors and names, and that a button, the pointer and panels show the others."""
+    visit = Visit(browser, crowd, viewport={"width": 1280, "height": 900})
+    chips = visit.page.locator("#solvers .chip")
+    order = visit.page.locator('.table[data-name="ranking"] tbody td:first-child').all_inner_texts()
+    assert chips.all_inner_texts() == order and len(order) == 15
+    assert [chip.get_attribute("aria-pressed") for chip in chips.all()] == ["true"] * 6 + ["false"] * 9
+    labels = [title.text_content() for title in visit.page.locator("#plot-capacity .label title").all()]
+    assert [label for label in labels if label in order] and {*labels} & {*order} == {*order[:6]}
+    assert count(visit.page, "#plot-capacity .context") == 9
+    chips.nth(10).hover()
+    chosen = visit.page.locator("#plot-capacity .chosen-line")
+    assert [line.get_attribute("data-solver") for line in chosen.all()] == [order[10]]
+    visit.page.get_by_role("button", name="All", exact=True).click()
+    assert count(visit.page, "#plot-capacity .context") == 0
+    visit.page.locator("#view-layout").select_option("in panels")
+    assert visit.page.locator("#plot-capacity h4").all_inner_texts() == order
+    assert [
+        count(panel, ".series:not(.context)") for panel in visit.page.locator("#plot-gap-best .panels > div").all()
+    ] == [1] * 15
+    assert visit.messages == []
+    visit.context.close()
 
 
 def test_every_control_is_reached_with_tab(page: Any) -> None:
@@ -282,6 +318,7 @@ def test_points_are_described_at_pointer_and_with_arrow_keys(page: Any) -> None:
 
 
 def test_tables_sort_and_filter(page: Any) -> None:
+    page.get_by_text("All counts and gaps").click()
     column = page.locator('.table[data-name="summary"] tbody tr td:nth-child(5)')
     head = page.locator('.table[data-name="summary"] th:nth-child(5)')
     head.locator("button").click()
@@ -349,8 +386,10 @@ def test_plots_and_tables_download(browser: Any, report: Path) -> None:
             assert any(each["note"].startswith("best known to bound, ") for each in data)
     runs = list(csv.DictReader(io.StringIO(saved(visit, "Download the runs as CSV"))))
     assert len(runs) == 332 and all(each["command"].startswith("qcqpbench run") for each in runs)
-    table = list(csv.DictReader(io.StringIO(saved(visit, "Download Solvers at a glance as CSV"))))
-    assert [each["solver"] for each in table] == [HARMFUL, "liar", *(f"solver{k}" for k in range(5))]
+    table = list(csv.DictReader(io.StringIO(saved(visit, "Download Solvers, best first as CSV"))))
+    assert {each["solver"] for each in table} == {HARMFUL, "liar", *(f"solver{k}" for k in range(5))}
+    assert [int(each["rank"]) for each in table] == sorted(int(each["rank"]) for each in table)
+    assert all(0 <= float(each["mean gap"]) <= 1 for each in table)
 
 
 def test_downloads_hold_no_formulas(page: Any) -> None:

@@ -15,13 +15,14 @@ import pytest
 
 import qcqpbench
 from qcqpbench.analysis.report.numbers.contents import contents
-from qcqpbench.analysis.report.numbers.plots import plots
-from qcqpbench.analysis.report.numbers.sources import MicroBenchmark, ReportMachine, read
-from qcqpbench.analysis.report.numbers.tables import tables
+from qcqpbench.analysis.report.numbers.sources import ReportMachine, read
 from qcqpbench.analysis.report.plot import Axis, Band, Plot, Series
+from qcqpbench.analysis.report.plots import plots
+from qcqpbench.analysis.report.pytest_benchmark import MicroBenchmark
 from qcqpbench.analysis.report.render import html as html_module
 from qcqpbench.analysis.report.render.html import html
 from qcqpbench.analysis.report.render.markdown import markdown
+from qcqpbench.analysis.report.tables.index import tables
 from qcqpbench.analysis.rows import ReportRow
 from qcqpbench.catalog.machine import Machine
 from qcqpbench.cli.main import main
@@ -120,7 +121,7 @@ def test_misspelt_placeholder_is_an_error(
     misspelt: str, rows: list[ReportRow], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page_file = html_module.page_file
-    page = page_file("page.html").replace('{{ table("summary") }}', misspelt)
+    page = page_file("page.html").replace('{{ table("ranking") }}', misspelt)
     monkeypatch.setattr(html_module, "page_file", lambda name: page if name == "page.html" else page_file(name))
     with pytest.raises(jinja2.UndefinedError):
         html(results(rows))
@@ -134,7 +135,7 @@ def test_page_holds_every_table_and_every_plot(rows: list[ReportRow]) -> None:
     numbers, text = contents(given), html(given)
     found = [attributes for _, attributes in tags(text)]
     expected = [each.id for each in tables(numbers)]
-    assert len(expected) == 18
+    assert len(expected) == 20
     assert sorted(str(each["data-name"]) for each in found if "data-name" in each) == sorted(expected)
     figures = [each["id"] for each in found if str(each.get("id")).startswith("plot-")]
     assert figures == [f"plot-{id}" for id in dict.fromkeys(plot.id for plot in plots(numbers))]
@@ -221,13 +222,13 @@ def test_report_of_real_results(results_file: Path, tmp_path: Path, capsys: pyte
     target = tmp_path / "report.html"
     code, text = run_command(capsys, "report", results_file, "-o", target)
     assert code == 0 and text.splitlines()[-1].startswith(f"{target}: 8 runs, ")
-    assert " find the largest margins: the best known on 1 of 1 problem." in text
-    assert "reached on general QCQPs, to within 0.0001·max(0.01, |value|): slsqp" in text
+    assert " find the largest margins: the best known on the only problem." in text
+    assert " closest to the best known values on general QCQPs: the best known on the only problem." in text
     page = target.read_text()
     assert "slsqp[formulation=min_norm]" in page and "8 runs on 2 problems" in page
     before = page
     assert run_command(capsys, "report", results_file, results_file, "-o", target)[0] == 0
-    left_out = "<li>Rows left out: 8 present in several files.</li>"
+    left_out = "<li>Rows: 8 present in several files.</li>"
     assert target.read_text().replace("made.db, made.db", "made.db").replace(left_out, "") == before
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from qcqpbench import theory
 from qcqpbench.analysis.report.numbers.contents import contents
-from qcqpbench.analysis.report.numbers.plots import plots
 from qcqpbench.analysis.report.plot import Plot, Series
+from qcqpbench.analysis.report.plots import plots
 from qcqpbench.analysis.rows import ReportRow
 from tests.support.report_rows import general, lost, results, row
 
@@ -122,7 +122,7 @@ def test_formulations_select_series(margins: list[ReportRow]) -> None:
 def test_very_negative_margins_are_cut_off_and_the_note_says_so() -> None:
     rows = [row(problem(load=load), kappa_bar=value) for load, value in ((0.5, 2.0), (1.0, -1.0))]
     plot = drawn(rows, "capacity", choice="best")
-    assert plot.y.floor == pytest.approx(-0.8)
+    assert plot.y.floor == pytest.approx(-0.5)
     assert plot.note.startswith("m = 10. The plot may cut off lines at the bottom. Limits: 10 s a run")
     plot = drawn(rows[:1], "capacity", choice="best")
     assert "cut off" not in plot.note
@@ -139,11 +139,10 @@ def test_fractions_with_a_positive_margin_count_failed_runs(margins: list[Report
 def test_gaps_are_medians_of_the_best_start(margins: list[ReportRow]) -> None:
     best = drawn(margins, "gap-best", formulation="all")
     # "b" has 1 where the best are 4 and 3.5.
-    assert list(line(best, "a").y) == [1e-6, 1e-6]
+    assert list(line(best, "a").y) == [1e-4, 1e-4]
     assert line(best, "b").y[0] == pytest.approx((3 / 4 + 2.5 / 3.5) / 2) and line(best, "b").y[1] is None
     bound = drawn(margins, "gap-bound", formulation="all")
     assert list(line(bound, "a").y) == [pytest.approx(2 / 6), None]
-    assert bound.empty == "No solver proved a bound here."
 
 
 def test_growth_names_the_fitted_exponents() -> None:

@@ -9,8 +9,9 @@ import numpy as np
 
 from qcqpbench import theory
 from qcqpbench.analysis.report.numbers.contents import ReportContents
-from qcqpbench.analysis.report.numbers.sources import MicroBenchmark, ReportInput, ReportMachine
-from qcqpbench.analysis.report.numbers.tables import tables
+from qcqpbench.analysis.report.numbers.sources import ReportInput, ReportMachine
+from qcqpbench.analysis.report.pytest_benchmark import MicroBenchmark
+from qcqpbench.analysis.report.tables.index import tables
 from qcqpbench.analysis.rows import ReportRow
 from qcqpbench.catalog.machine import Machine
 from qcqpbench.catalog.status import PointStatus, Scope, Termination

@@ -1,4 +1,4 @@
-"""Types of plots as data: axes, series, bands and menus. The plots of a report are in `numbers.plots`."""
+"""Types of plots as data: axes, series, bands and menus. The plots of a report are in `plots`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Literal, get_args
 from qcqpbench.errors import require
 
 # Sections of the page that hold plots.
-Section = Literal["capacity", "gaps", "time", "anytime", "profiles", "general"]
+Section = Literal["capacity", "gaps", "accuracy", "time", "anytime", "profiles", "general"]
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ class Series:
     notes
         Texts that are shown when a point is selected.
     kind
-        A line with marks, steps, or a reference curve, dashed or dotted.
+        A line with marks, marks alone, steps, or a reference curve, dashed or dotted.
     solver
-        Solver whose button hides the series, and whose color and marks it has; empty for none.
+        Solver whose button highlights the series, and whose color and marks it has; empty for none.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Series:
     high: Sequence[float | None] = ()
     hollow: Sequence[bool] = ()
     notes: Sequence[str] = ()
-    kind: Literal["points", "steps", "curve", "dotted"] = "points"
+    kind: Literal["points", "marks", "steps", "curve", "dotted"] = "points"
     solver: str = ""
 
     def __post_init__(self) -> None:
@@ -126,8 +126,6 @@ class Plot:
         Option of each menu with which the plot is shown. The options of a menu depend on the menus before it.
     is_wide
         Whether the figure takes the full width of the page.
-    empty
-        Text in place of a plot without points.
     """
 
     id: str
@@ -140,11 +138,15 @@ class Plot:
     note: str = ""
     choices: tuple[tuple[Menu, str], ...] = ()
     is_wide: bool = False
-    empty: str = "No data for this selection."
 
     def __post_init__(self) -> None:
         allowed = ", ".join(get_args(Section))
         require(self.section in get_args(Section), f"section must be one of {allowed}, got {self.section!r}")
+
+    @property
+    def has_points(self) -> bool:
+        """Whether anything is drawn."""
+        return bool(self.bands) or any(y is not None for line in self.series for y in line.y)
 
 
 def _check_lengths(name: str, x: Sequence[float], *columns: Sequence[object]) -> None:

@@ -9,8 +9,8 @@ from qcqpbench.errors import require
 
 from .numbers.contents import contents
 from .numbers.sources import read
-from .numbers.verdict import verdict
 from .render import html, markdown
+from .verdict import verdict
 
 FORMS = ("html", "md")
 _RENDERERS = {"html": html.html, "md": markdown.markdown}

@@ -8,7 +8,7 @@ import pytest
 from qcqpbench.analysis.report import write
 from qcqpbench.analysis.report.numbers.contents import contents
 from qcqpbench.analysis.report.numbers.sources import read
-from qcqpbench.analysis.report.numbers.verdict import verdict
+from qcqpbench.analysis.report.verdict import verdict
 from qcqpbench.analysis.report.write import report_text, write_report
 from qcqpbench.errors import QcqpbenchError
 from tests.support.results_files import add_outcomes, add_runs, outcome

@@ -1,6 +1,5 @@
 """Computation of all numbers of a report."""
 
-import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -8,16 +7,18 @@ from dataclasses import dataclass
 
 from qcqpbench.analysis import metrics
 from qcqpbench.analysis.profiles import Profile
+from qcqpbench.analysis.report.pytest_benchmark import MicroBenchmark
 from qcqpbench.analysis.rows import ReportRow
-from qcqpbench.catalog.status import PointStatus, Termination
+from qcqpbench.catalog.status import Termination
 
+from .accuracy import Accuracy, accuracies
 from .capacity import CapacityPanel, capacity
 from .facts import Facts, Location, limits, limits_of_solvers, median, scores_of
 from .general import GeneralContents, general_problems
-from .sources import MicroBenchmark, ReportInput, ReportMachine
+from .ranking import Ranking, ranking
+from .sources import ReportInput, ReportMachine
+from .statuses import MessageCount, StatusCount, messages, statuses
 from .timing import AnytimePanel, SizePanel, Target, timing
-
-_MAX_MESSAGE_CHARACTERS = 300
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class ReportSolver:
         Label, spec, versions in words, formulation in which the solver is given tasks, and limits in words.
     ran, competes
         Whether the solver was run, and whether it searches for points rather than bounds.
+    skipped
+        Number of problems on which all runs were skipped, by the message of the first one.
     """
 
     name: str
@@ -39,6 +42,7 @@ class ReportSolver:
     limits: str
     ran: bool
     competes: bool
+    skipped: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -125,31 +129,6 @@ class SolverBounds:
 
 
 @dataclass(frozen=True)
-class StatusCount:
-    """Runs of one solver with the same termination and point status, their longest time and peak memory in bytes."""
-
-    solver: str
-    termination: Termination
-    point_status: PointStatus
-    runs: int
-    solved: int
-    false_claims: int
-    seconds: float
-    memory: int | None
-
-
-@dataclass(frozen=True)
-class MessageCount:
-    """Runs of one solver with messages that differ only in numbers; `first` is the label of the first problem."""
-
-    solver: str
-    termination: Termination
-    message: str
-    runs: int
-    first: str
-
-
-@dataclass(frozen=True)
 class RefutedBound:
     """Bound of a solver that a verified point refutes."""
 
@@ -170,8 +149,9 @@ class ReportContents:
         Number of problems, and of max-margin tasks among them.
     limits, task_limits, limits_of_solvers
         Limits in words: of all runs, of all runs on tasks, and of the runs on tasks by solver.
-    summary, bounds, unsolved, capacity
-        Margins and bounds of the tasks, and the tasks without a positive margin.
+    ranking, summary, bounds, accuracy, unsolved, capacity
+        Order of the solvers on the tasks, their margins in this order, bounds, accuracies on held-out data, and the
+        tasks without a positive margin.
     sizes, anytime, shift, common, targets, profiles
         Times on the tasks, see `timing.Timing`.
     general, general_bounds
@@ -191,8 +171,10 @@ class ReportContents:
     limits: str
     task_limits: str
     limits_of_solvers: Mapping[str, str]
+    ranking: Ranking
     summary: tuple[SolverSummary, ...]
     bounds: tuple[SolverBounds, ...]
+    accuracy: tuple[Accuracy, ...]
     unsolved: Location
     capacity: tuple[CapacityPanel, ...]
     sizes: tuple[SizePanel, ...]
@@ -220,17 +202,21 @@ def contents(report_input: ReportInput) -> ReportContents:
     unknown = general - {row.problem_id for row in rows if row.sense}
     tasks = Facts([row for row in rows if row.problem_id not in general])
     ranked_general = Facts([row for row in rows if row.problem_id in general - unknown])
-    times = timing(tasks)
+    order = ranking(tasks, tasks.best)
+    tasks.order_solvers(line.solver for line in order.solvers)
+    times, general_contents = timing(tasks), general_problems(ranked_general)
     return ReportContents(
         files=report_input.files,
-        solvers=_solvers(facts),
+        solvers=_solvers(facts, [*tasks.solvers, *ranked_general.solvers]),
         problems=len(facts.problems),
         tasks=len(tasks.problems),
         limits=limits(facts.rows),
         task_limits=limits(tasks.rows),
         limits_of_solvers=limits_of_solvers(tasks),
+        ranking=order,
         summary=tuple(_summary_line(tasks, name) for name in tasks.solvers),
         bounds=_bounds(tasks),
+        accuracy=accuracies(tasks),
         unsolved=tasks.location([id for id in tasks.limits if id not in tasks.solved]),
         capacity=capacity(tasks),
         sizes=times.sizes,
@@ -239,11 +225,11 @@ def contents(report_input: ReportInput) -> ReportContents:
         common=times.common,
         targets=times.targets,
         profiles=times.profiles,
-        general=general_problems(ranked_general),
+        general=general_contents,
         general_bounds=_bounds(ranked_general),
         unknown_sense=tuple({row.problem: None for row in rows if row.problem_id in unknown}),
-        statuses=_statuses(facts),
-        messages=_messages(facts),
+        statuses=statuses(facts),
+        messages=messages(facts),
         refuted=tuple(RefutedBound(row.label, row.problem_label, row.bound) for row in facts.bounds.refuted),
         false_rows=tuple(k for k, row in enumerate(facts.rows) if facts.is_false(row)),
         machines=report_input.machines,
@@ -258,10 +244,12 @@ def left_out(report_input: ReportInput) -> str:
     return ", ".join(filter(None, [str(report_input.left_out), repeated]))
 
 
-def _solvers(facts: Facts) -> tuple[ReportSolver, ...]:
+def _solvers(facts: Facts, order: Sequence[str]) -> tuple[ReportSolver, ...]:
+    """Return the solvers in the given order, then the others by name."""
     rows_by_solver: dict[str, list[ReportRow]] = defaultdict(list)
     for row in facts.rows:
         rows_by_solver[row.label].append(row)
+    place = {name: k for k, name in reversed([*enumerate(order)])}
     return tuple(
         ReportSolver(
             name=name,
@@ -271,9 +259,15 @@ def _solvers(facts: Facts) -> tuple[ReportSolver, ...]:
             limits=limits(rows),
             ran=any(map(metrics.was_run, rows)),
             competes=name in facts.solvers,
+            skipped=_skipped(facts, name, rows),
         )
-        for name, rows in sorted(rows_by_solver.items())
+        for name, rows in sorted(rows_by_solver.items(), key=lambda item: (place.get(item[0], len(order)), item[0]))
     )
+
+
+def _skipped(facts: Facts, name: str, rows: Sequence[ReportRow]) -> dict[str, int]:
+    first = {row.problem_id: row for row in reversed(rows) if (name, row.problem_id) not in facts.runs}
+    return dict(Counter(" ".join(row.message.split()) for row in first.values()))
 
 
 # --- margins and bounds ---
@@ -345,49 +339,3 @@ def _bound_line(facts: Facts, name: str, rows: Sequence[ReportRow]) -> SolverBou
         median=statistics.median(map(metrics.seconds, rows)),
         limits=limits(rows),
     )
-
-
-# --- statuses ---
-
-
-def _statuses(facts: Facts) -> tuple[StatusCount, ...]:
-    """Count rows, skipped ones included, by solver, claimed termination and verified point status."""
-    rows_by_status: dict[tuple[str, Termination, PointStatus], list[ReportRow]] = defaultdict(list)
-    for row in facts.rows:
-        rows_by_status[row.label, row.termination, row.point_status].append(row)
-    return tuple(
-        StatusCount(
-            solver=name,
-            termination=termination,
-            point_status=status,
-            runs=len(rows),
-            solved=sum(map(metrics.is_solved, rows)),
-            false_claims=sum(map(facts.is_false, rows)),
-            seconds=max(map(metrics.seconds, rows)),
-            memory=max((row.peak_memory_bytes for row in rows if row.peak_memory_bytes), default=None),
-        )
-        for (name, termination, status), rows in sorted(rows_by_status.items(), key=_as_texts)
-    )
-
-
-def _messages(facts: Facts) -> tuple[MessageCount, ...]:
-    """Return the messages of unsuccessful runs and false claims, merging messages that differ only in numbers."""
-    rows_by_message: dict[tuple[str, Termination, str], list[ReportRow]] = defaultdict(list)
-    for row in facts.rows:
-        if (not row.termination.is_regular or facts.is_false(row)) and row.message:
-            pattern = re.sub(r"\d[\d.e+-]*", "#", row.message)
-            rows_by_message[row.label, row.termination, pattern].append(row)
-    return tuple(
-        MessageCount(
-            solver=solver,
-            termination=termination,
-            message=" ".join(rows[0].message.split())[:_MAX_MESSAGE_CHARACTERS],
-            runs=len(rows),
-            first=rows[0].problem_label,
-        )
-        for (solver, termination, _), rows in sorted(rows_by_message.items(), key=_as_texts)
-    )
-
-
-def _as_texts(item: tuple[tuple[object, ...], list[ReportRow]]) -> list[str]:
-    return [str(part) for part in item[0]]

@@ -44,7 +44,7 @@ class Facts:
     limits
         Time limit in seconds by problem id, see `metrics.limits_of`.
     solvers
-        Sorted labels of the solvers that compete, see `metrics.competes`.
+        Labels of the solvers that compete, see `metrics.competes`: sorted, or in the order given to `order_solvers`.
     problems
         Ids of all problems.
     solved
@@ -66,6 +66,11 @@ class Facts:
         self.problems = list(dict.fromkeys(row.problem_id for row in rows))
         self.solved = {row.problem_id for row in rows if metrics.is_solved(row)}
         self.places = {row.problem_id: place(row.problem) for row in rows}
+
+    def order_solvers(self, order: Iterable[str]) -> None:
+        """Sort `solvers` like `order`; solvers that are not in it come last."""
+        places = {name: k for k, name in enumerate(order)}
+        self.solvers.sort(key=lambda name: places.get(name, len(places)))
 
     def of(self, solver: str, problems: Iterable[str]) -> dict[str, list[ReportRow]]:
         """Return the runs of `solver` by problem id, for those of `problems` that have any."""

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from qcqpbench.analysis import metrics
 from qcqpbench.analysis.metrics import PENALTIES, SAME
 from qcqpbench.analysis.profiles import Profile, profile
-from qcqpbench.analysis.rows import ReportRow, is_spec
-from qcqpbench.catalog.spec import parse
-from qcqpbench.problem.formats.by_suffix import is_file
+from qcqpbench.analysis.rows import ReportRow, family_of
 
 from .facts import Facts, limits, limits_of_solvers, median, scores_of
+from .ranking import Ranking, ranking
 
 
 @dataclass(frozen=True)
@@ -110,9 +109,9 @@ class GeneralContents:
 
     Attributes
     ----------
-    problems, summary, families
-        One line per problem, one per solver, and those of each family alone, by its name; `families` is empty if all
-        problems are of one family.
+    problems, ranking, summary, families
+        One line per problem, the order of the solvers, one line per solver in this order, and those of each family
+        alone, by its name; `families` is empty if all problems are of one family.
     shift
         Shift of the geometric means in seconds.
     limits, limits_of_solvers
@@ -122,6 +121,7 @@ class GeneralContents:
     """
 
     problems: tuple[GeneralProblem, ...]
+    ranking: Ranking
     summary: tuple[GeneralSolver, ...]
     families: Mapping[str, tuple[GeneralSolver, ...]]
     shift: float
@@ -133,6 +133,8 @@ class GeneralContents:
 def general_problems(facts: Facts) -> GeneralContents:
     """Return the numbers of general QCQPs: one line per problem, one line per solver, and profiles of the solvers."""
     best_known = _best_known(facts)
+    order = ranking(facts, best_known)
+    facts.order_solvers(line.solver for line in order.solvers)
     targets = {id: metrics.target(best_known[id], 1 - SAME) if id in best_known else math.inf for id in facts.problems}
     times = {
         name: {id: metrics.expected_seconds(rows, targets[id]) for id, rows in facts.of(name, facts.problems).items()}
@@ -141,6 +143,7 @@ def general_problems(facts: Facts) -> GeneralContents:
     shift = metrics.fitting_shift(time for by_problem in times.values() for time in by_problem.values())
     return GeneralContents(
         problems=tuple(_problem(facts, id, best_known.get(id)) for id in facts.problems),
+        ranking=order,
         summary=tuple(_solver(facts, name, facts.problems, best_known, targets, shift) for name in facts.solvers),
         families=_families(facts, best_known, targets, shift),
         shift=shift,
@@ -221,7 +224,7 @@ def _families(
     """Return the lines of the solvers on the problems of each family; empty if there is only one family."""
     ids: dict[str, list[str]] = defaultdict(list)
     for row in {row.problem_id: row for row in facts.rows}.values():
-        ids[_family(row.problem)].append(row.problem_id)
+        ids[family_of(row.problem)].append(row.problem_id)
     return {
         family: tuple(
             _solver(facts, name, ids[family], best_known, targets, shift)
@@ -230,11 +233,6 @@ def _families(
         )
         for family in (sorted(ids) if len(ids) > 1 else ())
     }
-
-
-def _family(problem: str) -> str:
-    """Return the name of the family of a problem, "files" for a file."""
-    return "files" if is_file(problem) or not is_spec(problem) else parse(problem)[0]
 
 
 def _solver(

@@ -1,10 +1,9 @@
 """Reading of results files, with κ̄ along the traces of runs, and of pytest-benchmark files for a report."""
 
 import contextlib
-import json
 import math
 import os
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,19 @@ from typing import Any
 import numpy as np
 
 from qcqpbench.analysis.metrics import was_run
-from qcqpbench.analysis.rows import ReportRow, extend_row, labels_of_problems, labels_of_solvers
+from qcqpbench.analysis.report.pytest_benchmark import MicroBenchmark, read_pytest_benchmark
+from qcqpbench.analysis.rows import (
+    ReportRow,
+    extend_row,
+    labels_of_problems,
+    labels_of_solvers,
+    labels_of_versions,
+)
 from qcqpbench.catalog.best_known import shipped_records
 from qcqpbench.catalog.machine import Machine
 from qcqpbench.catalog.registry import shipped_solvers
 from qcqpbench.catalog.status import Scope
-from qcqpbench.errors import QcqpbenchError, describe_error, require
+from qcqpbench.errors import QcqpbenchError, require
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 from qcqpbench.problem.qcqp import QCQP
 from qcqpbench.results.row import Row
@@ -34,19 +40,6 @@ class ReportMachine:
 
     facts: Machine
     commands: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class MicroBenchmark:
-    """Result of pytest-benchmark: statistics of the seconds of a call, and further values in words."""
-
-    name: str
-    group: str
-    min: float
-    median: float
-    stddev: float
-    rounds: int
-    extra: str
 
 
 @dataclass(frozen=True)
@@ -93,22 +86,24 @@ def read(paths: Sequence[str | Path]) -> ReportInput:
         stores: list[Store] = []
         for path in map(Path, paths):
             if path.suffix == ".json":
-                benchmarks, machine = _pytest_benchmark(path)
+                benchmarks, machine = read_pytest_benchmark(path)
                 micro += benchmarks
                 machines.number(machine, f"pytest-benchmark, {path.name}")
             else:
                 stores.append(stack.enter_context(Store(path)))
         stored, repeated = _all_rows(stores)
-        stored, left_out = _newest(stored)
+        stored, left_out, repeated_solvers = _newest(stored)
         numbers = {entry.row: machines.number(entry.row.machine, entry.command) for entry in stored}
         traces: dict[Row, Trace] = {}
         for number, store in enumerate(stores):
             traces |= _traces(store, [entry.row for entry in stored if entry.file == number])
     rows = [entry.row for entry in stored]
-    facts = _facts_of_problems(rows), _names(rows)
+    files = _file_names(paths)
+    in_files = _file_names([store.path for store in stores])
+    files_of_rows = {entry.row: in_files[entry.file] for entry in stored if entry.row.solver in repeated_solvers}
+    facts = _facts_of_problems(rows), _names(rows, files_of_rows)
     report_rows = [_report_row(row, *facts, traces.get(row, ()), numbers[row]) for row in rows]
     report_rows.sort(key=lambda row: [getattr(row, name) for name in _ROW_ORDER])
-    files = tuple(os.fsencode(Path(path).name).decode(errors="backslashreplace") for path in paths)
     return ReportInput(files, tuple(report_rows), machines.all(), tuple(micro), left_out, repeated)
 
 
@@ -169,7 +164,48 @@ def _all_rows(stores: Sequence[Store]) -> tuple[list[_Stored], int]:
     return list(rows.values()), repeated
 
 
-def _newest(stored: Sequence[_Stored]) -> tuple[list[_Stored], LeftOut]:
+def _file_names(paths: Sequence[str | Path]) -> tuple[str, ...]:
+    """Return the names of the files without folders; different files with the same name are numbered."""
+    names = [os.fsencode(Path(path).name).decode(errors="backslashreplace") for path in paths]
+    distinct = {name: list(dict.fromkeys(p for n, p in zip(names, paths, strict=True) if n == name)) for name in names}
+    return tuple(
+        name if len(distinct[name]) == 1 else f"{name} ({distinct[name].index(path) + 1})"
+        for name, path in zip(names, paths, strict=True)
+    )
+
+
+def _newest(stored: Sequence[_Stored]) -> tuple[list[_Stored], LeftOut, set[str]]:
+    """Keep the newest row of each run.
+
+    A solver with different rows of the same run in several files is kept once per file: the files are compared.
+
+    Returns
+    -------
+    list of _Stored
+        The rows that are kept.
+    LeftOut
+        Numbers of the other rows.
+    set of str
+        Specs of the solvers that are kept once per file.
+    """
+    files_by_run: dict[tuple[str, str], set[int]] = {}
+    for entry in stored:
+        if was_run(entry.row):
+            files_by_run.setdefault((entry.row.solver, entry.row.key), set()).add(entry.file)
+    repeated = {solver for (solver, _), files in files_by_run.items() if len(files) > 1}
+    parts: dict[tuple[str, int], list[_Stored]] = {}
+    for entry in stored:
+        file = entry.file if entry.row.solver in repeated else -1
+        parts.setdefault((entry.row.solver, file), []).append(entry)
+    kept, left_out = [], LeftOut()
+    for part in parts.values():
+        newest, rest = _newest_of_one_solver(part)
+        kept += newest
+        left_out = LeftOut(left_out.replaced + rest.replaced, left_out.skipped + rest.skipped)
+    return kept, left_out, repeated
+
+
+def _newest_of_one_solver(stored: Sequence[_Stored]) -> tuple[list[_Stored], LeftOut]:
     """Apply the rules of the view `latest` of a results file; return the rows kept and the numbers of rows left out."""
     by_key: dict[str, Row] = {}
     by_run: dict[tuple[object, ...], Row] = {}
@@ -194,30 +230,31 @@ def _run(row: Row) -> tuple[object, ...]:
 
 @dataclass(frozen=True)
 class _Names:
-    """Labels of problems and solvers by spec, solvers with several versions, and scopes of shipped solvers by name."""
+    """Labels of problems, solvers and solver versions, and scopes of shipped solvers by name.
+
+    `files` has the name of the file of each row whose solver is kept once per file.
+    """
 
     problems: Mapping[str, str]
     solvers: Mapping[str, str]
-    several_versions: Container[str]
+    versions: Mapping[tuple[str, str], str]
     scopes: Mapping[str, Scope]
+    files: Mapping[Row, str]
 
     def solver_label(self, row: Row) -> str:
-        label = self.solvers[row.solver]
-        return f"{label} {row.version}" if row.solver in self.several_versions else label
+        version = self.versions.get((row.solver, row.version), "")
+        return ", ".join(filter(None, [f"{self.solvers[row.solver]} {version}".strip(), self.files.get(row)]))
 
 
-def _names(rows: Sequence[Row]) -> _Names:
-    versions: dict[str, set[str]] = {}
-    for row in rows:
-        if was_run(row):
-            versions.setdefault(row.solver, set()).add(row.version)
+def _names(rows: Sequence[Row], files: Mapping[Row, str]) -> _Names:
     # Rows before schema 6 have no scope. Solvers of other packages are not imported for a report.
     shipped = {} if all(row.scope for row in rows) else shipped_solvers()
     return _Names(
         problems=labels_of_problems(row.problem for row in rows),
         solvers=labels_of_solvers(rows),
-        several_versions={solver for solver, distinct in versions.items() if len(distinct) > 1},
+        versions=labels_of_versions((row.solver, row.version) for row in rows if was_run(row)),
         scopes={name: kind.scope for name, kind in shipped.items()},
+        files=files,
     )
 
 
@@ -316,35 +353,3 @@ def _rebuilt(spec: str, id: str, is_task: bool) -> MaxMargin | QCQP | None:
         # The file is missing, or the family is not installed.
         return None
     return problem if problem is not None and problem.id == id else None
-
-
-def _pytest_benchmark(path: Path) -> tuple[list[MicroBenchmark], Machine]:
-    """Return the benchmarks of a JSON file and its machine."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        machine, commit = content.get("machine_info") or {}, content.get("commit_info") or {}
-        facts = {
-            "cpu": (machine.get("cpu") or {}).get("brand_raw"),
-            "system": machine.get("system"),
-            "python": machine.get("python_version"),
-            "commit": commit.get("id"),
-            "dirty": commit.get("dirty"),
-        }
-        benchmarks = [_benchmark(entry) for entry in content["benchmarks"]]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise QcqpbenchError(f"{path}: must be JSON of pytest-benchmark, got {describe_error(error)}") from error
-    return benchmarks, Machine.from_facts(facts)
-
-
-def _benchmark(entry: Mapping[str, Any]) -> MicroBenchmark:
-    extra = {name: value for name, value in (entry.get("extra_info") or {}).items() if value is not None}
-    seconds = {name: float(entry["stats"][name]) for name in ("min", "median", "stddev")}
-    return MicroBenchmark(
-        name=str(entry["name"]),
-        group=str(entry.get("group") or ""),
-        **seconds,
-        rounds=int(entry["stats"]["rounds"]),
-        extra=", ".join(
-            f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}" for name, value in extra.items()
-        ),
-    )

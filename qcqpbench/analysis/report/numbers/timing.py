@@ -14,7 +14,7 @@ from qcqpbench.analysis.profiles import SECONDS, Curves, Profile, log_grid, prof
 from qcqpbench.analysis.rows import ReportRow
 from qcqpbench.catalog.status import Termination
 
-from .facts import Facts, Spread
+from .facts import Facts, Spread, median
 
 # Takes the place of a load in the keys of panels, and sorts before all loads.
 _ALL_LOADS = -math.inf
@@ -101,6 +101,8 @@ class Target:
         Number of problems, of those on which a run reaches the target, and of those without a run.
     median
         Median seconds of the runs that reach the target.
+    typical
+        Median over all problems of the expected seconds of restarts; None if at least half are not reached.
     mean_1, mean_3
         Mean seconds over all problems, where failed runs count 1 or 3 times their time limit.
     all_1, all_3, all_restarts
@@ -117,6 +119,7 @@ class Target:
     reached: int
     missing: int
     median: float | None
+    typical: float | None
     mean_1: float | None
     mean_3: float | None
     all_1: float | None
@@ -351,6 +354,7 @@ def _target(goal: _Goal, name: str, common: Sequence[str], shift: float) -> Targ
         reached=sum(map(math.isfinite, goal.expected[name].values())),
         missing=len(goal.problems) - len(runs),
         median=statistics.median(hits) if hits else None,
+        typical=median(list(filter(math.isfinite, goal.expected[name].values())), len(goal.problems)),
         mean_1=statistics.fmean(of_all[0]) if of_all[0] else None,
         mean_3=statistics.fmean(of_all[1]) if of_all[1] else None,
         all_1=shifted(of_all[0]),

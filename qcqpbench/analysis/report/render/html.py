@@ -7,12 +7,12 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, get_args
 
 from qcqpbench.analysis.report.numbers.contents import ReportContents, contents
-from qcqpbench.analysis.report.numbers.plots import plots
 from qcqpbench.analysis.report.numbers.sources import ReportInput
-from qcqpbench.analysis.report.numbers.tables import all_tables
-from qcqpbench.analysis.report.numbers.verdict import verdict
 from qcqpbench.analysis.report.plot import Axis, Band, Menu, Plot, Section, Series
+from qcqpbench.analysis.report.plots import missing_plots, plots
 from qcqpbench.analysis.report.table import MAX_CELL_CHARACTERS, cell_text
+from qcqpbench.analysis.report.tables.index import all_tables
+from qcqpbench.analysis.report.verdict import left_out, verdict
 from qcqpbench.analysis.rows import ReportRow
 from qcqpbench.atomic_files import text_matching
 
@@ -67,6 +67,7 @@ def html(results: ReportInput, numbers: ReportContents | None = None) -> str:
         about=f"{about(numbers, len(results.rows))} From {', '.join(results.files)}.",
         has_runs=bool(results.rows),
         verdict=verdict(numbers),
+        left_out=left_out(numbers, missing_plots(numbers)),
         figures={section: _first_plots(drawn, section) for section in get_args(Section)},
         tables={table.id: table for table in all_tables(numbers)},
         machines=numbers.machines,
@@ -143,7 +144,7 @@ def _plot_data(drawn: Sequence[Plot]) -> dict[str, Any]:
 
     plot_values = [
         {
-            **{name: getattr(plot, name) for name in ("id", "title", "note", "empty")},
+            **{name: getattr(plot, name) for name in ("id", "title", "note")},
             "x": _axis(plot.x),
             "y": _axis(plot.y),
             "series": [

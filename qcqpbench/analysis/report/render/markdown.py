@@ -5,9 +5,9 @@ from dataclasses import fields
 
 from qcqpbench.analysis.report.numbers.contents import ReportContents, contents
 from qcqpbench.analysis.report.numbers.sources import ReportInput
-from qcqpbench.analysis.report.numbers.tables import tables
-from qcqpbench.analysis.report.numbers.verdict import verdict
 from qcqpbench.analysis.report.table import ReportTable, cell_text
+from qcqpbench.analysis.report.tables.index import tables
+from qcqpbench.analysis.report.verdict import left_out, verdict
 from qcqpbench.atomic_files import magic
 from qcqpbench.catalog.machine import Machine
 
@@ -37,6 +37,8 @@ def markdown(results: ReportInput, numbers: ReportContents | None = None) -> str
     ]
     for table in tables(numbers):
         lines += ["", *markdown_table(table)]
+    if omissions := left_out(numbers):
+        lines += ["", "## What was left out", "", *(f"- {escape(sentence)}" for sentence in omissions)]
     for number, machine in enumerate(numbers.machines, 1):
         lines += ["", f"## Machine {number}", ""]
         lines += [f"- {escape(fact)}" for fact in (*machine.commands, *machine_facts(machine.facts))]

@@ -1,11 +1,13 @@
 "use strict";
 // Controls and figures of the page. Plots, menus and series are data; this file does not know their meaning.
-// data: {solvers: [{name, hint}], menus: [{id, label, section, first}], plots: [{id, title, note, x, y, series, bands, empty, choices}], arrays, rows}.
+// data: {solvers: [{name, hint}], menus: [{id, label, section, first}], plots: [{id, title, note, x, y, series, bands, choices}], arrays, rows}.
 // Plots with the same id share a figure, which shows the first plot whose choices, [menu, option] pairs, are selected.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const positions = new Map(data.solvers.map((solver, k) => [solver.name, k]));
-  const hidden = new Set();
+  // Of many solvers, the best ones are drawn in color and the others in grey.
+  const names = data.solvers.map(({ name }) => name), best = names.slice(0, names.length > 8 ? 6 : 8);
+  const picked = new Set(best), view = { others: "in grey", layout: "in one plot" };
   const selected = new Map();
   const plotsById = new Map();
   for (const plot of data.plots) plotsById.set(plot.id, [...(plotsById.get(plot.id) ?? []), plot]);
@@ -21,25 +23,55 @@
   function drawable(plot) {
     // The points of a line are made when it is first drawn.
     for (const line of [...plot.series, ...plot.bands]) line.points ??= points(line);
-    const series = plot.series.map((s, k) => ({ ...s, ...look(s.kind, positions.get(s.solver) ?? k) }));
-    return { ...plot, series: series.filter(({ solver }) => !hidden.has(solver)) };
+    const series = plot.series.map((s, k) => ({ ...s, ...look(s.kind, positions.get(s.solver) ?? k), isContext: Boolean(s.solver) && !picked.has(s.solver) }));
+    return { ...plot, series: view.others === "in grey" ? series : series.filter(({ isContext }) => !isContext) };
   }
 
   function drawAll() {
     const isSelected = ([menu, option]) => selected.get(menu) === option;
-    for (const [id, plots] of plotsById) show(id, drawable(plots.find(({ choices }) => choices.every(isSelected))));
+    for (const [id, plots] of plotsById) {
+      const plot = plots.find(({ choices }) => choices.every(isSelected));
+      show(id, plot && drawable(plot), view.layout !== "in one plot");
+    }
   }
 
   // --- controls ---
 
-  function addChip(solver, k) {
+  function sign(k) {
     const { shape, color } = look("points", k);
-    const sign = svg("svg", { viewBox: "-7 -7 14 14", "aria-hidden": "true" }, mark(shape, 0, 0, color, false, 4.5));
-    document.getElementById("solvers").append(element("button", { type: "button", class: "chip", "aria-pressed": "true", title: solver.hint, onclick: (event) => {
-      if (!hidden.delete(solver.name)) hidden.add(solver.name);
-      event.currentTarget.setAttribute("aria-pressed", String(!hidden.has(solver.name)));
+    return svg("svg", { viewBox: "-7 -7 14 14", "aria-hidden": "true" }, mark(shape, 0, 0, color, false, 4.5));
+  }
+
+  function addChips() {
+    const place = document.getElementById("solvers");
+    const chips = data.solvers.map(({ name, hint }, k) => element("button", { type: "button", class: "chip", title: `${name}\n${hint}`,
+      onclick: () => { if (!picked.delete(name)) picked.add(name); update(); },
+      onpointerenter: () => emphasizeSolver(name), onpointerleave: () => emphasizeSolver(null),
+      onfocus: () => emphasizeSolver(name), onblur: () => emphasizeSolver(null) }, sign(k), element("span", {}, name)));
+    function update() {
+      chips.forEach((chip, k) => chip.setAttribute("aria-pressed", String(picked.has(names[k]))));
       drawAll();
-    } }, sign, solver.name));
+    }
+    const pick = (text, chosen) => element("button", { type: "button", onclick: () => {
+      picked.clear();
+      chosen.forEach((name) => picked.add(name));
+      update();
+    } }, text);
+    const choose = (label, key, texts) => {
+      const select = element("select", { id: `view-${key}`, onchange: () => { view[key] = select.value; drawAll(); } }, ...texts.map((text) => element("option", {}, text)));
+      return element("label", {}, label, select);
+    };
+    if (names.length > 1) place.append(...chips, element("span", { class: "switches" }, pick("All", names), pick(`Best ${Math.min(best.length, 6)}`, best.slice(0, 6)),
+      choose("others", "others", ["in grey", "hidden"]), choose("solvers", "layout", ["in one plot", "in panels"])));
+    chips.forEach((chip, k) => chip.setAttribute("aria-pressed", String(picked.has(names[k]))));
+  }
+
+  function addSigns() {
+    // The signs of the plots beside the names in the first table.
+    for (const cell of document.querySelectorAll("#verdict .table td:first-child")) {
+      const k = positions.get(cell.textContent);
+      if (k !== undefined) cell.prepend(sign(k));
+    }
   }
 
   function options(menu) {
@@ -73,8 +105,9 @@
     refresh();
   }
 
-  data.solvers.forEach(addChip);
+  addChips();
   addMenus();
+  addSigns();
   document.querySelectorAll(".table[data-name]").forEach(addTools);
   if (data.rows.start.length) runsTable(document.getElementById("rows"), data.rows);
   for (const [event, isPrinting] of [["beforeprint", true], ["afterprint", false]]) addEventListener(event, () => { paper.on = isPrinting; drawAll(); });

@@ -1,15 +1,16 @@
 "use strict";
-// Plots as SVG. A plot is {id, title, note, x, y, series, bands, empty}; x and y are {label, scale, min, max, floor, percent, ticks};
-// a series is {name, kind, color, shape, dash, points: [{x, y, low, high, hollow, note}]}; a band is {name, points: [{x, low, high, note}]}.
+// Plots as SVG. A plot is {id, title, note, x, y, series, bands}; x and y are {label, scale, min, max, floor, percent, ticks};
+// a series is {name, kind, solver, color, shape, dash, isContext, points: [{x, y, low, high, hollow, note}]}, grey and without a name if
+// isContext; a band is {name, points: [{x, low, high, note}]}.
 const COLOR_COUNT = 8;
-// Narrower plots have a legend below, wider ones have names at the ends of the lines.
-const NARROW_PIXELS = 480;
+// Narrower plots have a legend below, wider ones have names at the ends of the lines; panels are small plots of one solver.
+const NARROW_PIXELS = 480, PANEL_PIXELS = 250;
 // Printed plots have fixed widths in pixels, so that their text stays readable on A4.
 const paper = { on: false, wide: 760, half: 430 };
 const SHAPES = ["circle", "square", "triangle", "diamond"];
 // Downloaded files get plain colors, because not every SVG viewer supports CSS variables.
 const LIGHT = { "--bg": "#fff", "--fg": "#1d1f21", "--soft": "#5c6166", "--grid": "#ebebe6", "--band": "#8a8f98", "--c0": "#0072b2", "--c1": "#d55e00",
-  "--c2": "#009e73", "--c3": "#b5578c", "--c4": "#b97f00", "--c5": "#2f9bd6", "--c6": "#6b5b95", "--c7": "#6f7276" };
+  "--context": "#c9ccd0", "--c2": "#009e73", "--c3": "#b5578c", "--c4": "#b97f00", "--c5": "#2f9bd6", "--c6": "#6b5b95", "--c7": "#6f7276" };
 
 function look(kind, index) {
   if (kind === "curve") return { color: "var(--soft)", dash: "5 4" };
@@ -49,7 +50,11 @@ function isGiven(value) { return value !== null && value !== undefined; }
 
 function drawnPoints(series) { return series.points.filter((p) => p.y !== null); }
 
-function drawnSeries(spec) { return spec.series.filter((s) => drawnPoints(s).length); }
+function drawnSeries(spec) {
+  // Context first and the best solvers last, so that these are drawn above the rest.
+  const drawn = spec.series.filter((s) => drawnPoints(s).length).reverse();
+  return [...drawn.filter((s) => s.isContext), ...drawn.filter((s) => !s.isContext)];
+}
 
 function bandPoints(spec) { return spec.bands.flatMap((band) => band.points); }
 
@@ -101,22 +106,23 @@ function scale(axis, [low, high], from, to) {
 }
 
 function layOut(spec, width) {
-  const isNarrow = width < NARROW_PIXELS, height = Math.round(Math.max(260, Math.min(420, width * 0.62)));
-  const names = [...drawnSeries(spec).map((s) => s.name), ...spec.bands.map((band) => band.name)];
+  const isPanel = width <= PANEL_PIXELS, isNarrow = width < NARROW_PIXELS;
+  const height = Math.round(isPanel ? width * 0.66 : Math.max(260, Math.min(420, width * 0.62)));
+  const names = [...drawnSeries(spec).filter((s) => !s.isContext).map((s) => s.name), ...spec.bands.map((band) => band.name)];
   const longest = names.reduce((most, name) => Math.max(most, shortName(name).length), 0);
-  const box = { left: 52, right: width - (isNarrow ? 14 : Math.min(190, 22 + longest * 6.3)), top: 30, bottom: height - 42 };
+  const box = { left: 52, right: width - (isNarrow ? 14 : Math.min(200, 24 + longest * 6.8)), top: isPanel ? 10 : 30, bottom: height - (isPanel ? 24 : 42) };
   const xExtent = extent(spec.x, [...spec.series.flatMap((s) => s.points.map((p) => p.x)), ...bandPoints(spec).map((b) => b.x)]);
   const yExtent = verticalExtent(spec);
   const X = scale(spec.x, xExtent, box.left, box.right), Y = scale(spec.y, yExtent, box.bottom, box.top);
   // Points below the plot are reported at its lower edge.
   const visibleY = (v) => Math.min(Y(v), box.bottom);
-  return { width, height, isNarrow, box, xExtent, yExtent, X, Y, visibleY };
+  return { width, height, isNarrow, isPanel, box, xExtent, yExtent, X, Y, visibleY };
 }
 
 // --- drawing ---
 
-function drawAxes(root, spec, { height, isNarrow, box, xExtent, yExtent, X, Y }) {
-  for (const v of ticks(spec.y, ...yExtent, 6)) {
+function drawAxes(root, spec, { height, isNarrow, isPanel, box, xExtent, yExtent, X, Y }) {
+  for (const v of ticks(spec.y, ...yExtent, isPanel ? 4 : 6)) {
     root.append(svg("line", { x1: box.left, x2: box.right, y1: Y(v), y2: Y(v), stroke: v === 0 ? "var(--soft)" : "var(--grid)" }));
     root.append(svg("text", { x: box.left - 7, y: Y(v) + 4, "text-anchor": "end", fill: "var(--soft)" }, tickLabel(spec.y, v)));
   }
@@ -146,13 +152,17 @@ function linePath(points, isStep, { X, Y }) {
 
 function drawSeries(parent, series, layout) {
   const { X, Y, visibleY } = layout, points = drawnPoints(series), isCurve = isReference(series);
-  const group = svg("g", { class: isCurve ? "curve" : "series", "data-name": series.name });
-  group.append(svg("path", { d: linePath(points, series.kind === "steps", layout), fill: "none", stroke: series.color, "stroke-width": isCurve ? 1.5 : 2,
-    "stroke-dasharray": series.dash || null, "stroke-linejoin": "round" }));
-  if (series.kind === "points") for (const p of points) {
+  const group = svg("g", { class: isCurve ? "curve" : series.isContext ? "series context" : "series", "data-name": series.name,
+    "data-solver": series.solver || null, style: `--own: ${series.color}` });
+  const paint = series.isContext ? "var(--context)" : series.color;
+  if (series.kind !== "marks")
+    group.append(svg("path", { d: linePath(points, series.kind === "steps", layout), fill: "none", stroke: paint,
+      "stroke-width": series.isContext ? 1.2 : isCurve ? 1.5 : 2, "stroke-dasharray": (!series.isContext && series.dash) || null, "stroke-linejoin": "round" }));
+  const hasMarks = series.kind === "marks" || (series.kind === "points" && !series.isContext);
+  if (hasMarks) for (const p of points) {
     if (p.high > p.low)
-      group.append(svg("line", { x1: X(p.x), x2: X(p.x), y1: Y(p.low), y2: Y(p.high), stroke: series.color, "stroke-opacity": 0.5 }));
-    group.append(mark(series.shape, X(p.x), Y(p.y), series.color, p.hollow));
+      group.append(svg("line", { x1: X(p.x), x2: X(p.x), y1: Y(p.low), y2: Y(p.high), stroke: paint, "stroke-opacity": 0.5 }));
+    group.append(mark(series.shape, X(p.x), visibleY(p.y), paint, p.hollow, layout.isPanel ? 2.5 : 4));
   }
   parent.append(group);
   const last = points[points.length - 1];
@@ -190,8 +200,11 @@ function draw(spec, width) {
   // A nested svg clips what is below the plot.
   const clip = svg("svg", { width, height: box.bottom + 6 });
   root.append(clip);
-  labels.push(...series.map((s) => drawSeries(clip, s, layout)));
-  if (!layout.isNarrow) drawLabels(root, labels, box);
+  for (const s of series) {
+    const label = drawSeries(clip, s, layout);
+    if (!s.isContext) labels.push(label);
+  }
+  if (!layout.isNarrow) drawLabels(root, labels.reverse(), box);
   const spots = series.map((s) => drawnPoints(s).map((p) => ({ x: X(p.x), y: visibleY(p.y), text: describe(spec, s, p) })));
   return { root, spots };
 }
@@ -199,7 +212,7 @@ function draw(spec, width) {
 function legend(spec) {
   const item = (sign, name) => element("span", {}, svg("svg", { viewBox: "-7 -7 14 14" }, sign), shortName(name));
   const line = (s) => svg("path", { d: "M-7 0H7", stroke: s.color, "stroke-width": 2, "stroke-dasharray": s.kind === "dotted" ? "1.5 2" : "4 2" });
-  const items = drawnSeries(spec).map((s) => item(isReference(s) ? line(s) : mark(s.shape, 0, 0, s.color, false, 4.5), s.name));
+  const items = drawnSeries(spec).filter((s) => !s.isContext).reverse().map((s) => item(isReference(s) ? line(s) : mark(s.shape, 0, 0, s.color, false, 4.5), s.name));
   const box = () => svg("rect", { x: -7, y: -5, width: 14, height: 10, fill: "var(--band)", "fill-opacity": 0.4 });
   items.push(...spec.bands.map((band) => item(box(), band.name)));
   return element("div", { class: "legend", "aria-hidden": "true" }, ...items);
@@ -216,18 +229,29 @@ function nearest(spots, x, y, lines) {
   return closest;
 }
 
+function emphasize(group, isChosen, isAnyChosen) {
+  group.classList.toggle("chosen-line", Boolean(isChosen));
+  group.setAttribute("opacity", !isAnyChosen || isChosen ? 1 : 0.3);
+}
+
+function emphasizeSolver(name) {
+  // In all plots of the page; without a name, no line is emphasized.
+  for (const group of document.querySelectorAll("figure .series")) emphasize(group, group.dataset.solver === name, name);
+}
+
 function follow(root, spots, out) {
   // Describes the point under the pointer; arrow keys move along a line and from line to line.
   const ring = svg("circle", { r: 7, fill: "none", stroke: "var(--fg)", "stroke-width": 1.5, visibility: "hidden" });
   const groups = [...root.querySelectorAll(".series, .curve")];
   root.append(ring);
-  let line = 0, at = -1;
+  // The best solver is drawn last.
+  let line = spots.length - 1, at = -1;
   const select = (k, j) => {
     [line, at] = [k, j];
     const spot = spots[k]?.[j];
     ring.setAttribute("visibility", spot ? "visible" : "hidden");
     if (spot) for (const name of ["x", "y"]) ring.setAttribute(`c${name}`, spot[name]);
-    groups.forEach((group, g) => group.setAttribute("opacity", !spot || g === k ? 1 : 0.3));
+    groups.forEach((group, g) => emphasize(group, spot && g === k, spot));
     out.textContent = spot ? spot.text : "";
   };
   const point = (event) => {
@@ -272,20 +296,38 @@ function caption(spec) {
     button("CSV", `Download the data of ${spec.title} as CSV`, () => download(`${name}.csv`, "text/csv", plotData(spec)))));
 }
 
-function show(id, spec) {
+function panels(spec, width) {
+  // One panel per solver: its line in front of those of the others.
+  const solvers = [...new Set(drawnSeries(spec).map((s) => s.solver).filter(Boolean))];
+  const order = spec.series.map((s) => s.solver).filter((name) => solvers.includes(name));
+  return order.map((name) => {
+    const series = spec.series.map((s) => (s.solver && s.solver !== name ? { ...s, isContext: true } : { ...s, isContext: false }));
+    const panel = { ...spec, series, title: `${spec.title}: ${name}`, x: { ...spec.x, label: "" }, y: { ...spec.y, label: "" } };
+    const { root, spots } = draw(panel, Math.min(width, PANEL_PIXELS));
+    return { name, root, spots };
+  });
+}
+
+function show(id, spec, hasPanels) {
   const figure = document.getElementById(`plot-${id}`);
+  // A menu may select what another figure does not have.
+  figure.hidden = !spec;
+  if (!spec) return;
   figure.replaceChildren(element("h3", {}, spec.title));
   if (!drawnSeries(spec).length) {
-    figure.append(element("p", { class: "empty" }, spec.empty));
+    figure.append(element("p", { class: "empty" }, "The solvers of this plot are hidden."));
     return;
   }
   const printWidth = figure.className === "wide" ? paper.wide : paper.half;
-  const width = paper.on ? printWidth : Math.max(300, figure.clientWidth || 720);
-  const { root, spots } = draw(spec, width), out = element("output");
-  root.setAttribute("tabindex", 0);
-  figure.append(root);
-  if (width < NARROW_PIXELS) figure.append(legend(spec));
-  figure.append(out);
-  follow(root, spots, out);
-  figure.append(caption(spec));
+  const width = paper.on ? printWidth : Math.max(300, figure.clientWidth || 720), out = element("output");
+  const drawings = hasPanels ? panels(spec, width) : [{ name: null, ...draw(spec, width) }];
+  const place = hasPanels ? element("div", { class: "panels" }) : figure;
+  if (hasPanels) figure.append(element("p", { class: "axes" }, `Across: ${spec.x.label}. Up: ${spec.y.label}.`), place);
+  for (const { name, root, spots } of drawings) {
+    root.setAttribute("tabindex", 0);
+    place.append(name === null ? root : element("div", {}, element("h4", { title: name }, shortName(name)), root));
+    follow(root, spots, out);
+  }
+  if (!hasPanels && width < NARROW_PIXELS) figure.append(legend(spec));
+  figure.append(out, caption(spec));
 }

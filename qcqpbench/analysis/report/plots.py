@@ -1,39 +1,77 @@
 """Plots of a report, declared as data: the page draws them and knows nothing else of them.
 
-To add a plot, write a function that returns its plots and append it to `PLOTS`. Plots with the same id share one
-figure; their `choices` become the menus that select which of them is shown.
+To add a plot, write a function that returns its plots and append a `Figure` with it to `PLOTS`. Plots with the same id
+share one figure; their `choices` become the menus that select which of them is shown. Empty plots are left out.
 """
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
+from qcqpbench.analysis import metrics
 from qcqpbench.analysis.profiles import Curves, PairProfile, Profile
-from qcqpbench.analysis.report.plot import Axis, Band, Menu, Plot, Series
 from qcqpbench.analysis.rows import FULL_RSB, REPLICA_SYMMETRY
 
-from .capacity import CapacityPanel, CapacityPoint
-from .contents import ReportContents
-from .facts import Spread
-from .timing import SizePanel, SizePoint
+from .numbers.capacity import CapacityPanel, CapacityPoint
+from .numbers.contents import ReportContents
+from .numbers.facts import Spread
+from .numbers.ranking import MAX_GAP
+from .numbers.timing import SizePanel, SizePoint
+from .plot import Axis, Band, Menu, Plot, Series
+from .table import percent
 
 _Column = Sequence[float | None]
-_MIN_DRAWN_GAP = 1e-6
+# Smaller gaps count as reached, larger ones as having no point.
+_DRAWN_GAPS = (metrics.SAME, MAX_GAP)
+_GAP_NOTE = f"Gaps are drawn between {percent(_DRAWN_GAPS[0])}, which counts as reached, and {percent(_DRAWN_GAPS[1])}."
+_GAP = Axis("gap", "log", min=_DRAWN_GAPS[0], max=_DRAWN_GAPS[1], percent=True)
 # Margins below this fraction of the largest one are cut off: they would compress everything else.
-_MIN_DRAWN_MARGIN = -0.4
+_MIN_DRAWN_MARGIN = -0.25
 _ALL = "all"
 _VARIANT, _SIZE = Menu("variant", "problem"), Menu("m", "m", first=-1)
 _FORMULATION, _START = Menu("formulation", "formulation"), Menu("choice", "start")
 _GROWTH, _ANYTIME = Menu("size", "problem"), Menu("anytime", "problem")
 _TARGET, _PAIR = Menu("quality", "target"), Menu("pair", "solvers")
+_RECORDING = Menu("recording", "recording")
 _LOAD = Axis("load p/(nm)")
 _FRACTION = Axis("fraction of problems", min=0, max=1, percent=True)
 _SECONDS = Axis("seconds", "log")
 _RATIO = Axis("time / shortest time", "log", min=1)
 
 
+class Figure(NamedTuple):
+    """Plots that share a figure.
+
+    Attributes
+    ----------
+    build
+        Function that returns the plots.
+    subject, needs
+        Subject of the figure, and what results must hold to have it; the report states both if the figure is empty,
+        unless `needs` is empty.
+    is_general
+        Whether the figure is about general QCQPs.
+    """
+
+    build: Callable[[ReportContents], Iterable[Plot]]
+    subject: str
+    needs: str
+    is_general: bool = False
+
+
 def plots(numbers: ReportContents) -> tuple[Plot, ...]:
-    """Return the plots of a report, in the order of the page."""
-    return tuple(plot for build in PLOTS for plot in build(numbers))
+    """Return the plots of a report that show something, in the order of the page."""
+    return tuple(plot for figure in PLOTS for plot in figure.build(numbers) if plot.has_points)
+
+
+def missing_plots(numbers: ReportContents) -> list[str]:
+    """Return a sentence about each figure that would be empty, for the kinds of problems in the report."""
+    has_problems = {False: numbers.tasks > 0, True: bool(numbers.general.problems)}
+    return [
+        f"Plot of {figure.subject}: it needs {figure.needs}."
+        for figure in PLOTS
+        if figure.needs and has_problems[figure.is_general] and not any(p.has_points for p in figure.build(numbers))
+    ]
 
 
 # --- margins and gaps against the load ---
@@ -80,19 +118,39 @@ def gap_to_best(numbers: ReportContents) -> Iterator[Plot]:
 
 def gap_to_bound(numbers: ReportContents) -> Iterator[Plot]:
     """Yield the relative gap to the smallest proved upper bound against the load."""
-    title, empty = "Optimality gap, to the smallest upper bound", "No solver proved a bound here."
-    return _gaps(numbers, "gap-bound", title, lambda point: point.gap_bound, empty)
+    title = "Optimality gap, to the smallest upper bound"
+    return _gaps(numbers, "gap-bound", title, lambda point: point.gap_bound)
 
 
-def _gaps(
-    numbers: ReportContents, id: str, title: str, gap: Callable[[CapacityPoint], float | None], empty: str = Plot.empty
-) -> Iterator[Plot]:
+def _gaps(numbers: ReportContents, id: str, title: str, gap: Callable[[CapacityPoint], float | None]) -> Iterator[Plot]:
     for panel, choices, points in _views_by_load(numbers):
-        gaps = [None if (value := gap(point)) is None else max(_MIN_DRAWN_GAP, value) for point in points]
+        gaps = [_drawn_gap(gap(point)) for point in points]
         series = _series_by_load(points, gaps, shows_missing=True)
-        note = _note(numbers, f"m = {panel.m}. Gaps below 1e-6 are drawn at 1e-6.")
-        y = Axis("relative gap", "log")
-        yield Plot(id, "gaps", title, _LOAD, y, series, note=note, choices=choices, empty=empty)
+        note = _note(numbers, f"m = {panel.m}. {_GAP_NOTE}")
+        yield Plot(id, "gaps", title, _LOAD, _GAP, series, note=note, choices=choices, is_wide=True)
+
+
+def _drawn_gap(gap: float | None) -> float | None:
+    return None if gap is None else min(max(_DRAWN_GAPS[0], gap), _DRAWN_GAPS[1])
+
+
+def accuracy(numbers: ReportContents) -> Iterator[Plot]:
+    """Yield the accuracy on held-out trials against the gap of the margin, one mark per run."""
+    for problem in dict.fromkeys(line.problem for line in numbers.accuracy):
+        lines = [line for line in numbers.accuracy if line.problem == problem]
+        series = tuple(
+            Series(
+                *(line.solver, [_drawn_gap(gap) or 0.0 for gap in line.gaps], line.accuracies),
+                kind="marks",
+                solver=line.solver,
+            )
+            for line in lines
+        )
+        y = Axis("accuracy", percent=True)
+        title = "Accuracy on held-out trials against the gap to the best known margin"
+        note = _note(numbers, f"{problem}. One mark per run. {_GAP_NOTE}")
+        choices = ((_RECORDING, problem),)
+        yield Plot("accuracy", "accuracy", title, _GAP, y, series, note=note, choices=choices, is_wide=True)
 
 
 def _views_by_load(
@@ -235,7 +293,7 @@ def anytime(numbers: ReportContents) -> Iterator[Plot]:
 
 def performance(numbers: ReportContents) -> Iterator[Plot]:
     """Yield performance profiles of all solvers, and of each pair."""
-    for profile in filter(_has_solvers, numbers.profiles):
+    for profile in filter(_is_reached, numbers.profiles):
         views: list[tuple[str, str, Curves]] = [(_ALL, "all solvers", profile.all)]
         for pair in profile.pairs:
             shares = {pair.first: pair.first_shares, pair.second: pair.second_shares}
@@ -249,7 +307,7 @@ def performance(numbers: ReportContents) -> Iterator[Plot]:
 
 def data(numbers: ReportContents) -> Iterator[Plot]:
     """Yield data profiles of all solvers, and of each pair."""
-    for profile in filter(_has_solvers, numbers.profiles):
+    for profile in filter(_is_reached, numbers.profiles):
         views: list[tuple[str, Curves]] = [(_ALL, profile.data)]
         for pair in profile.pairs:
             views.append((_pair_name(pair), {name: profile.data[name] for name in (pair.first, pair.second)}))
@@ -269,7 +327,7 @@ def general_data(numbers: ReportContents) -> Iterator[Plot]:
 
 def general_performance(numbers: ReportContents) -> Iterator[Plot]:
     """Yield the performance profile on general QCQPs."""
-    for profile in numbers.general.profiles:
+    for profile in filter(_is_reached, numbers.general.profiles):
         title, series = "Performance profile, general QCQPs", _steps(profile.all, profile.ratios)
         note = _general_note(numbers)
         yield Plot("general-performance", "general", title, _RATIO, _FRACTION, series, note=note)
@@ -279,8 +337,8 @@ def _steps(curves: Curves, levels: Sequence[float]) -> tuple[Series, ...]:
     return tuple(Series(name, levels, values, kind="steps", solver=name) for name, values in curves.items())
 
 
-def _has_solvers(profile: Profile) -> bool:
-    return bool(profile.all)
+def _is_reached(profile: Profile) -> bool:
+    return bool(profile.budgets)
 
 
 def _target(profile: Profile) -> str:
@@ -296,7 +354,19 @@ def _general_note(numbers: ReportContents) -> str:
     return f"{target} Limits: {numbers.general.limits}."
 
 
-PLOTS: tuple[Callable[[ReportContents], Iterable[Plot]], ...] = (
-    *(capacity, positive, gap_to_best, gap_to_bound, build_time, solve_time, anytime),
-    *(performance, data, general_data, general_performance),
+_A_LOAD = "tasks with a number of inputs m and a load"
+_A_VALUE = "a solver that reaches a best known value"
+PLOTS: tuple[Figure, ...] = (
+    Figure(capacity, "margins against load", _A_LOAD),
+    Figure(positive, "positive margins", _A_LOAD),
+    Figure(gap_to_best, "gaps to the best known margins", _A_LOAD),
+    Figure(gap_to_bound, "optimality gaps", f"{_A_LOAD}, and a solver that proves upper bounds"),
+    Figure(accuracy, "accuracy against the gap", ""),
+    Figure(build_time, "build times", "tasks of two sizes"),
+    Figure(solve_time, "solve times", "tasks of two sizes"),
+    Figure(anytime, "margins against time", "tasks with a load whose best known margin is positive"),
+    Figure(performance, "performance profiles", "a solver that reaches 90 % of a best known margin"),
+    Figure(data, "data profiles", "a solver that reaches 90 % of a best known margin"),
+    Figure(general_data, "data profiles of general QCQPs", _A_VALUE, is_general=True),
+    Figure(general_performance, "performance profiles of general QCQPs", _A_VALUE, is_general=True),
 )
