@@ -126,8 +126,8 @@ def cell(runs: Sequence[Run]) -> str:
 
 
 def default_table(path: str) -> None:
-    """Print the table of the suite `default` in Markdown: one line for each solver of the results file `path`."""
-    rows = qcqpbench.Results.open(path).rows()
+    """Print a table of the results `path` of the suite `default`: a line for each solver, tasks with m = 20."""
+    rows = [row for row in qcqpbench.Results.open(path).rows() if row.problem_parameters["m"] == 20]
     best = {row.problem_id: max(r.margin or -inf for r in rows if r.problem_id == row.problem_id) for row in rows}
     print("| solver | κ̄ at P̂ = 0.5, 1, 2, 3 | best point | median s | proved | bound on κ̄ at P̂ = 0.5, 1, 2, 3 |")
     print("|---|---|---|---|---|---|")

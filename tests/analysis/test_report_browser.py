@@ -115,7 +115,7 @@ def test_section_on_general_problems(browser: Any, tmp_path: Path, tasks: bool) 
     assert count(visit.page, '.table[data-name="general-problems"] tbody tr') == 5
     assert ("κ̄" in visit.page.inner_text("#rows thead")) == tasks
     visit.page.locator("#view-others").select_option("hidden")
-    visit.page.locator('#solvers .chip[title^="a\n"]').click()
+    visit.page.locator("#solvers .chip").filter(has=visit.page.get_by_text("a", exact=True)).click()
     assert count(visit.page, "#plot-general-data .series") == 2
     assert visit.messages == []
     visit.context.close()

@@ -145,7 +145,7 @@ class Plot:
 
     @property
     def has_points(self) -> bool:
-        """Whether anything is drawn."""
+        """True if anything is drawn."""
         return bool(self.bands) or any(y is not None for line in self.series for y in line.y)
 
 
