@@ -92,7 +92,8 @@ def _best(ranking: Ranking, finds: str, find: str, object: str) -> list[str]:
         return [f"No solver comes within {percent(MAX_GAP)} of the best known value of any problem."]
     who = f"{_enumerate([_name(line.solver) for line in first])} {finds if len(first) == 1 else find} {object}"
     if best.reached == total:
-        return [f"{who}: the best known on {'the only problem' if total == 1 else f'all {total} problems'}."]
+        problems = {1: "the only problem", 2: "both problems"}.get(total, f"all {total} problems")
+        return [f"{who}: the best known on {problems}."]
     reached = f"the best known on {best.reached} of {_count(total, 'problem')}"
     return [f"{who}: {reached}, with a mean gap of {_brief(best.gap)}."]
 
@@ -104,17 +105,23 @@ def _certainty(ranking: Ranking) -> list[str]:
         return ["No other solver was run, so this report does not rank it."]
     if ranking.lead is None:
         return ["All solvers are equally good here: their mean gaps differ by less than 0.01 %."]
-    (gap,) = {line.gap for line in ranking.solvers if line.solver == ranking.lead.next}
-    return [f"Next is {_name(ranking.lead.next)} with a mean gap of {_brief(gap)}; {_chance(ranking.lead, ranking)}."]
+    difference = f"{_points(ranking.lead.difference)} percentage points"
+    text = f"Next is {_name(ranking.lead.next)}, whose mean gap is {difference} larger"
+    return [f"{text}; {_chance(ranking.lead, ranking.problems)}."]
 
 
-def _chance(lead: Lead, ranking: Ranking) -> str:
+def _chance(lead: Lead, problems: int) -> str:
     if lead.interval is None:
-        few = "one problem is" if ranking.problems == 1 else f"{ranking.problems} problems are"
+        few = "one problem is" if problems == 1 else f"{problems} problems are"
         return f"{few} too few to tell whether that is chance"
-    low, high = (100 * end for end in lead.interval)
-    interval = f"95 % interval {low:.2g} to {high:.2g} percentage points over {ranking.problems} problems"
-    return f"the difference {'is unlikely to' if low > 0 else 'may'} be chance ({interval})"
+    low, high = lead.interval
+    interval = f"95 % interval {_points(low)} to {_points(high)}, over {problems} problems"
+    return f"this {'is unlikely to' if low > 0 else 'may'} be chance ({interval})"
+
+
+def _points(share: float) -> str:
+    """Return a difference of shares in percentage points, with two significant digits or none after the point."""
+    return f"{100 * share:.0f}" if abs(share) >= 0.1 else f"{100 * share:.2g}"
 
 
 def _theory(panels: Sequence[CapacityPanel]) -> list[str]:

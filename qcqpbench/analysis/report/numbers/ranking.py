@@ -116,25 +116,16 @@ def _lead(ranked: Sequence[RankedSolver], columns: Mapping[str, Array]) -> Lead 
 
 
 def _groups(facts: Facts, problems: Sequence[str]) -> Mapping[str, list[str]]:
-    """Return the ids of the problems by size, or else by family; empty if there is one group, or too many."""
-    for name_of in (_size_in_words, _family):
-        groups: dict[str, list[str]] = {}
-        for id in sorted(problems, key=lambda id: (facts.places[id].variant, facts.places[id].m or 0)):
-            groups.setdefault(name_of(facts, id), []).append(id)
-        if 2 <= len(groups) <= _MAX_GROUPS:
-            return groups
-    return {}
+    """Return the ids of the problems by size if they differ in nothing else, or else by family.
 
-
-def _size_in_words(facts: Facts, id: str) -> str:
-    place = facts.places[id]
-    variants = {place.variant for place in facts.places.values()}
-    size = "" if place.m is None else f"m = {place.m}"
-    return size if size and len(variants) == 1 else f"{place.variant} {size}".strip()
-
-
-def _family(facts: Facts, id: str) -> str:
-    return family_of(facts.places[id].variant)
+    The groups are empty if there is one group, or too many.
+    """
+    places = {id: facts.places[id] for id in problems}
+    differ_in_size = len({place.variant for place in places.values()}) == 1
+    groups: dict[str, list[str]] = {}
+    for id, place in sorted(places.items(), key=lambda item: (item[1].variant, item[1].m or 0)):
+        groups.setdefault(f"m = {place.m}" if differ_in_size else family_of(place.variant), []).append(id)
+    return groups if 2 <= len(groups) <= _MAX_GROUPS else {}
 
 
 def _mean_of_group(facts: Facts, solver: str, problems: Sequence[str], gaps: Array, ids: Sequence[str]) -> float | None:

@@ -202,7 +202,7 @@ function draw(spec, width) {
   root.append(clip);
   for (const s of series) {
     const label = drawSeries(clip, s, layout);
-    if (!s.isContext) labels.push(label);
+    if (!s.isContext && s.kind !== "marks") labels.push(label);
   }
   if (!layout.isNarrow) drawLabels(root, labels.reverse(), box);
   const spots = series.map((s) => drawnPoints(s).map((p) => ({ x: X(p.x), y: visibleY(p.y), text: describe(spec, s, p) })));
@@ -328,6 +328,6 @@ function show(id, spec, hasPanels) {
     place.append(name === null ? root : element("div", {}, element("h4", { title: name }, shortName(name)), root));
     follow(root, spots, out);
   }
-  if (!hasPanels && width < NARROW_PIXELS) figure.append(legend(spec));
+  if (!hasPanels && (width < NARROW_PIXELS || spec.series.some((s) => s.kind === "marks"))) figure.append(legend(spec));
   figure.append(out, caption(spec));
 }
