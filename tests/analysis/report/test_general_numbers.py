@@ -182,7 +182,7 @@ def test_only_feasible_points_reach_the_published_value() -> None:
     assert [lines_by_solver[name]["mean s, restarts"] for name in ("late", "fair")] == pytest.approx([30, 2.5])
     text = " ".join(verdict(contents(results(runs))))
     assert text.startswith(
-        "fair comes closest to the best known values: the best known on the only problem. Next is late "
+        "fair comes closest to the best known values: the best known on the only problem. Next is late, "
     )
     assert "Runs without a feasible point: late 1 of 1 and liar 1 of 1." in text
 
