@@ -11,7 +11,7 @@ from qcqpbench.errors import require
 from qcqpbench.problem.formats.by_suffix import is_file
 from qcqpbench.results.collect import Counts, collect
 from qcqpbench.run.isolation.description import solver_facts
-from qcqpbench.run.suite import Entry, Suite, expand_problem, problem_labels, solver_labels
+from qcqpbench.run.suite import Entry, Share, Suite, expand_problem, problem_labels, solver_labels
 from qcqpbench.run.suite_file import load_suite
 
 from ._progress import Progress
@@ -56,6 +56,11 @@ def add_commands(commands: Any) -> None:
     )
     command.add_argument(
         "-o", "--output", default="results.db", metavar="FILE", help="the results file (default: results.db)"
+    )
+    command.add_argument(
+        "--share",
+        metavar="I/N",
+        help="make only the I-th of N shares of the runs, into a file of its own; merge combines the files",
     )
     command.add_argument("-f", "--force", action="store_true", help="repeat the runs that are in the file")
     command.set_defaults(command=_run)
@@ -129,7 +134,8 @@ def _suite(options: argparse.Namespace) -> Suite:
     if options.solver:
         suite = replace(suite, entries=tuple(_entry(spec, suite) for spec in options.solver))
     changes = given_run_options(options) | ({} if options.starts is None else {"starts": options.starts})
-    return suite.with_settings(**changes)
+    suite = suite.with_settings(**changes)
+    return suite if options.share is None else replace(suite, share=Share.of(options.share))
 
 
 def _entry(spec: str, suite: Suite) -> Entry:

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Protocol, Unpack
@@ -25,7 +25,7 @@ from qcqpbench.run.attempt import Outcome
 from qcqpbench.run.isolation.description import problem_apart, solver_facts
 from qcqpbench.run.pools.local_pool import LocalPool, Pool, Running
 from qcqpbench.run.run_spec import OPTIONS, RunOptionArguments, RunSpec
-from qcqpbench.run.suite import ProblemIdentity, Settings, Suite, listed
+from qcqpbench.run.suite import ProblemIdentity, Settings, Share, Suite, listed
 from qcqpbench.run.suite_file import load_suite
 
 from .results import Results
@@ -101,6 +101,7 @@ def run(
     output: str | Path,
     dask: str | None = None,
     force: bool = False,
+    share: str | None = None,
     **options: Unpack[RunOptionArguments],
 ) -> Results:
     """Run solvers on problems in isolated processes, and store a row for each run in a results file.
@@ -128,6 +129,8 @@ def run(
         Address of a Dask scheduler, or ``local``; None for processes of this machine.
     force
         Whether to repeat the runs that the file contains.
+    share
+        The share of the runs to make: ``"3/10"`` is the third of ten. The shares together hold each run once.
     **options
         Options of each run: `start_seed`, `time_limit`, `memory_limit_bytes`, `threads`, `tolerance`, …, see
         `RunOptions`; by default those of the suite, or of `RunOptions`.
@@ -166,6 +169,8 @@ def run(
         identities: dict[str, ProblemIdentity] = {}
         texts = [_problem_text(problem, Path(output), identities) for problem in listed("problems", problems)]
         chosen = replace(Suite.of(texts, solver_list, settings), identities=identities)
+    if share is not None:
+        chosen = replace(chosen, share=Share.of(share))
     name = chosen.name if isinstance(suite, Suite) else str(suite)
     command = "qcqpbench.run" if suite is None else f"qcqpbench.run({name!r})"
     collect(chosen, output, command, jobs, dask, force)
@@ -262,7 +267,7 @@ def collect(
             warnings.showwarning = lambda message, *_, **__: monitor.say(f"qcqpbench: {message}")
             runs = suite.runs(monitor.drop)
             # Before its first run, a suite leaves out the runs of solvers that do not accept a problem.
-            first_runs = [next(runs)]
+            first_runs = list(islice(runs, 1))
             finished = set() if force else store.finished()
             specs = _new_runs(chain(first_runs, runs), finished, monitor, earlier_keys)
             store.begin(command or shlex.join(["qcqpbench", *sys.argv[1:]]), machine())

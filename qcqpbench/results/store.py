@@ -103,7 +103,8 @@ class Store:
     def __init__(self, path: str | Path, write: bool = False) -> None:
         self.path = Path(path)
         self._invocation: int | None = None
-        self._machine = ""
+        # Machines of the added rows and their ids, None for that of the invocation.
+        self._machines: list[tuple[Machine, int | None]] = []
         self._number = 0
         self._resources = contextlib.ExitStack()
         self._connection = self._resources.enter_context(open_database(self.path, write))
@@ -121,12 +122,11 @@ class Store:
     def begin(self, command: str, machine: Machine) -> int:
         """Record a new invocation, to which subsequently added rows belong; return its id."""
         row = (uuid.uuid4().hex, plain(command), time.time(), plain(asdict(machine)))
-        self._machine = sorted_json(asdict(machine))
         with self._transaction():
             added = self._connection.execute(
                 "INSERT INTO invocation (uid, command, begun, machine) VALUES (?, ?, ?, ?)", row
             )
-        self._invocation, self._number = added.lastrowid, 0
+        self._invocation, self._number, self._machines = added.lastrowid, 0, [(machine, None)]
         assert self._invocation is not None
         return self._invocation
 
@@ -158,10 +158,16 @@ class Store:
 
     def _machine_id(self, machine: Machine | None) -> int | None:
         """Return the id of `machine`, inserting it if it is new; None for the machine of the invocation."""
-        if machine is None or (facts := sorted_json(asdict(machine))) == self._machine:
+        if machine is None:
             return None
+        for known, known_id in self._machines:
+            if known == machine:
+                return known_id
+        facts = sorted_json(asdict(machine))
         self._connection.execute("INSERT INTO machine (facts) VALUES (?) ON CONFLICT DO NOTHING", (facts,))
-        return int(self._connection.execute("SELECT id FROM machine WHERE facts = ?", (facts,)).fetchone()[0])
+        id = int(self._connection.execute("SELECT id FROM machine WHERE facts = ?", (facts,)).fetchone()[0])
+        self._machines.append((machine, id))
+        return id
 
     def rows(self, all_rows: bool = False, order: str = "id") -> Iterator[Row]:
         """Yield the rows.
@@ -318,6 +324,8 @@ class Store:
                 yield
                 self._connection.execute("COMMIT")
             except BaseException:
+                # A machine may have been inserted in this transaction.
+                del self._machines[1:]
                 # SQLite has rolled back already if the disk is full.
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")

@@ -1,5 +1,6 @@
 """Suites: problems × solvers × starts, with limits. `qcqpbench.run.suite_file` reads suites from files."""
 
+import hashlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -99,6 +100,36 @@ class Entry:
         return fits(problem, self.where)
 
 
+@dataclass(frozen=True)
+class Share:
+    """One of several shares that together hold each run of a suite once.
+
+    The share of a run depends on its problem, solver, start and their number alone, so that it is the same in every
+    call, and known before the problem is generated.
+
+    Attributes
+    ----------
+    number, count
+        Number of the share, from 1 to `count`, and number of all shares.
+    """
+
+    number: int = 1
+    count: int = 1
+
+    @classmethod
+    def of(cls, text: str) -> "Share":
+        """Return the share that a text such as 3/10, the third of ten, denotes."""
+        number, slash, count = text.partition("/") if isinstance(text, str) else ("", "", "")
+        is_share = bool(slash) and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)
+        require(is_share, f"share must be a text such as 3/10, the third of ten shares, got {text!r:.100}")
+        return cls(int(number), int(count))
+
+    def holds(self, problem: str, solver: str, start: int) -> bool:
+        """Return whether the run of the full spec of a solver on a problem is in this share."""
+        digest = hashlib.sha256(f"{problem}\n{solver}\n{start}".encode()).digest()
+        return int.from_bytes(digest[:8]) % self.count == self.number - 1
+
+
 class ProblemIdentity(NamedTuple):
     """Id of a problem, and whether it is a max-margin task; specs of runs need no more."""
 
@@ -125,6 +156,8 @@ class Suite:
         The solvers.
     identities
         Identities of generated problems that are known already, by spec; such problems are not generated again.
+    share
+        The share of the runs that are made; by default all.
     """
 
     name: str
@@ -132,6 +165,7 @@ class Suite:
     problems: tuple[str, ...]
     entries: tuple[Entry, ...]
     identities: Mapping[str, ProblemIdentity] = field(default_factory=dict)
+    share: Share = Share()
 
     def __post_init__(self) -> None:
         for entry in self.entries:
@@ -198,7 +232,9 @@ class Suite:
         early = {text: new_runs(text) for text in self.problems if is_stored(text) or self._may_be_refused(text)}
         for text in self.problems:
             yield from early[text] if text in early else new_runs(text)
-        require(bool(keys), "a suite must have at least one run, got none: no solver accepts any of the problems")
+        # A share may be empty.
+        accepted = bool(keys) or self.share.count > 1
+        require(accepted, "a suite must have at least one run, got none: no solver accepts any of the problems")
 
     def _warn_of_unknown_versions(self) -> None:
         for solver in (entry.solver for entry in self.entries):
@@ -207,13 +243,13 @@ class Suite:
                 warnings.warn(notice, stacklevel=3)
 
     def _runs(self, text: str) -> Iterator[RunSpec]:
-        entries = self._entries(text)
+        entries = [entry for entry in self._entries(text) if self._starts(entry, text)]
         if not entries:
             return
         problem = self.identities.get(text) or ProblemIdentity.of(problem_apart(text))
         for entry in entries:
             if problem.is_task or entry.solver.takes_qcqps:
-                yield from _entry_runs(entry, text, problem)
+                yield from _entry_runs(entry, text, problem, self._starts(entry, text))
             elif entry.named:
                 notice = f"{entry.solver.name} accepts only max-margin tasks; it is left out on general QCQPs"
                 warnings.warn(notice, stacklevel=4)
@@ -229,7 +265,11 @@ class Suite:
         return not issubclass(kind, TaskFamily) and get_type_hints(kind.generate).get("return") is not MaxMargin
 
     def _max_runs(self, problem: str) -> int:
-        return sum(entry.settings.starts for entry in self._entries(problem))
+        return sum(len(self._starts(entry, problem)) for entry in self._entries(problem))
+
+    def _starts(self, entry: Entry, problem: str) -> list[int]:
+        """Return the starts of a solver on a problem that are in the share."""
+        return [k for k in range(entry.settings.starts) if self.share.holds(problem, entry.solver.spec, k)]
 
     def _entries(self, problem: str) -> list[Entry]:
         """Return the entries that match a problem; of several entries for the same solver, only the last."""
@@ -250,9 +290,9 @@ def _checked_text(problem: object) -> str:
     return str(problem)
 
 
-def _entry_runs(entry: Entry, text: str, problem: ProblemIdentity) -> Iterator[RunSpec]:
+def _entry_runs(entry: Entry, text: str, problem: ProblemIdentity, starts: Sequence[int]) -> Iterator[RunSpec]:
     solver = entry.solver
-    for start in range(entry.settings.starts):
+    for start in starts:
         yield RunSpec(
             problem=text,
             problem_id=problem.id,

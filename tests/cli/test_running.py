@@ -101,7 +101,10 @@ def test_options_replace_settings_of_the_suite() -> None:
         (["-p", "missing.npz"], "missing.npz: no such file"),
         (["-p", "notes.txt"], "notes.txt: unknown file format '.txt'; allowed: .npz, .qplib, "),
         (["missing.npz"], "SUITE must be a name or a .toml file, got a problem; -p missing.npz runs it"),
-        (["-p", SPEC, "--dask", "nonsense"], "dask must be local or the tcp://HOST:PORT of a Dask scheduler"),
+        (
+            ["-p", SPEC, "--dask", "nonsense"],
+            "dask must be local or the tcp://HOST:PORT or tls://HOST:PORT of",
+        ),
         (["-p", SPEC, "--dask", "nonsense://"], "of a Dask scheduler, got nonsense://: "),
     ],
 )

@@ -169,9 +169,10 @@ def _require_scheduler(address: str) -> None:
     try:
         distributed.comm.get_address_host_port(address)
         asyncio.run(asyncio.wait_for(connect(), _CONNECT_SECONDS))
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RuntimeError) as error:
+        # Dask raises a RuntimeError if its configuration requires encryption, and a TypeError without certificates.
         reason = " ".join(str(error).split()) or f"no answer within {_CONNECT_SECONDS:g} s"
-        requirement = "dask must be local or the tcp://HOST:PORT of a Dask scheduler"
+        requirement = "dask must be local or the tcp://HOST:PORT or tls://HOST:PORT of a Dask scheduler"
         raise QcqpbenchError(f"{requirement}, got {address}: {reason}") from error
 
 
