@@ -12,7 +12,7 @@ import pytest
 
 import qcqpbench
 from qcqpbench.errors import QcqpbenchError
-from qcqpbench.run import suite as suite_module
+from qcqpbench.run.isolation.description import problem_apart
 from qcqpbench.run.suite import Settings, Share, Suite
 from tests.support.results_files import ROOT, call, read_rows
 
@@ -53,8 +53,12 @@ def test_shares_have_similar_sizes() -> None:
 
 def test_problems_without_a_run_in_the_share_are_not_generated(monkeypatch: pytest.MonkeyPatch) -> None:
     generated: list[str] = []
-    make = suite_module.problem_apart
-    monkeypatch.setattr(suite_module, "problem_apart", lambda spec: generated.append(spec) or make(spec))
+
+    def generate(spec: str) -> object:
+        generated.append(spec)
+        return problem_apart(spec)
+
+    monkeypatch.setattr(sys.modules[Suite.__module__], "problem_apart", generate)
     share = replace(a_suite(starts=1), share=Share(3, 7))
     assert {run.problem for run in share.runs()} == set(generated)
     assert len(generated) < len(PROBLEMS)
@@ -89,7 +93,18 @@ def test_python_runs_a_share(tmp_path: Path) -> None:
 def test_the_slurm_script_runs_all_shares(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Run the script with the variables that SLURM sets, each task twice: the second time it resumes."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    arguments = ["smoke", tmp_path / "shares", "-p", "parity[m=3]", "-s", "gip[starts=1]", "-s", "slsqp", "-r", "3"]
+    arguments = [
+        "smoke",
+        str(tmp_path / "shares"),
+        "-p",
+        "parity[m=3]",
+        "-s",
+        "gip[starts=1]",
+        "-s",
+        "slsqp",
+        "-r",
+        "3",
+    ]
     for task in ("1", "2", "1"):
         variables = {"SLURM_ARRAY_TASK_ID": task, "SLURM_ARRAY_TASK_COUNT": "2", "SLURM_CPUS_PER_TASK": "1"}
         done = subprocess.run(

@@ -76,9 +76,10 @@ def address(folder: Path, own: dict[str, Path]) -> Iterator[str]:
 
         def dask(role: str, *further: str) -> subprocess.Popen[str]:
             words = [sys.executable, "-m", f"distributed.cli.dask_{role}", *map(str, options), *further]
-            quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-            process = subprocess.Popen(words, cwd=folder, text=True, start_new_session=True, **quiet)
-            stack.enter_context(process)
+            none = subprocess.DEVNULL
+            process = stack.enter_context(
+                subprocess.Popen(words, cwd=folder, stdout=none, stderr=none, text=True, start_new_session=True)
+            )
             stack.callback(kill, process)
             return process
 
