@@ -116,12 +116,14 @@ def _chance(lead: Lead, problems: int) -> str:
         return f"{few} too few to tell whether that is chance"
     low, high = lead.interval
     interval = f"95 % interval {_points(low)} to {_points(high)}, over {problems} problems"
-    return f"this {'is unlikely to' if low > 0 else 'may'} be chance ({interval})"
+    # Smaller differences are rounding errors of points that are the same.
+    return f"this {'is unlikely to' if low > metrics.SAME else 'may'} be chance ({interval})"
 
 
 def _points(share: float) -> str:
-    """Return a difference of shares in percentage points, with two significant digits or none after the point."""
-    return f"{100 * share:.0f}" if abs(share) >= 0.1 else f"{100 * share:.2g}"
+    """Return a difference of shares in percentage points: in whole points from 10 on, else to two digits."""
+    points = 100 * share
+    return f"{points:.0f}" if abs(points) >= 10 else "0" if abs(points) < 0.01 else f"{points:.2g}"
 
 
 def _theory(panels: Sequence[CapacityPanel]) -> list[str]:

@@ -87,6 +87,15 @@ def test_verdict_says_how_sure_the_order_is(second: float | None, says: str) -> 
     assert "over 12 problems" in verdict(contents(results(rows)))[1]
 
 
+def test_a_difference_on_one_problem_may_be_chance() -> None:
+    """Check that rounding errors on the other problems are no evidence."""
+    rows = []
+    for k in range(12):
+        rows.append(row(problem(k), "a", kappa_bar=1.0))
+        rows.append(row(problem(k), "b", kappa_bar=1.0 - (1e-7 if k else 0.5)))
+    assert "this may be chance (95 % interval 0 to" in verdict(contents(results(rows)))[1]
+
+
 def test_few_problems_have_no_intervals_and_the_report_says_so() -> None:
     rows = [row(problem(k), name, kappa_bar=value) for k in range(3) for name, value in (("a", 1.0), ("b", 0.5))]
     numbers = contents(results(rows))
