@@ -1,5 +1,6 @@
 """Rows of results files with the further facts that metrics and reports need."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -13,6 +14,8 @@ from qcqpbench.run.suite import problem_labels, solver_labels
 
 # Names of the two theories in plots and tables: of the columns kappa_bar_theory and kappa_bar_rs.
 FULL_RSB, REPLICA_SYMMETRY = "theory (full RSB)", "replica symmetry (paper)"
+# Hash of the source of a solver in its version, of which labels show the first part.
+_SOURCE_HASH = re.compile(r"\b(source [0-9a-f]{6})[0-9a-f]+")
 # Parameters in which the problems of one variant differ.
 _VARIED = ("load", "p", "seed", "m")
 
@@ -125,12 +128,17 @@ def labels_of_versions(pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str]
     versions: dict[str, dict[str, list[str]]] = {}
     for solver, version in pairs:
         versions.setdefault(solver, {})[version] = version.split(", ")
-    labels = {}
+    labels: dict[tuple[str, str], str] = {}
     for solver, parts_by_version in versions.items():
         if len(parts_by_version) > 1:
             shared = set.intersection(*map(set, parts_by_version.values()))
-            for version, parts in parts_by_version.items():
-                labels[solver, version] = ", ".join(part for part in parts if part not in shared) or version
+            texts = {
+                version: ", ".join(part for part in parts if part not in shared) or version
+                for version, parts in parts_by_version.items()
+            }
+            short = {version: _SOURCE_HASH.sub(r"\1", text) for version, text in texts.items()}
+            is_unique = len({*short.values()}) == len(short)
+            labels |= {(solver, version): text for version, text in (short if is_unique else texts).items()}
     return labels
 
 

@@ -70,10 +70,10 @@ def test_gaps_by_size() -> None:
     """Check two sizes, of which the larger one was run by one solver only."""
     rows = [*made(10), *(row(problem(k, 20), "a", kappa_bar=1.0) for k in range(2))]
     lines = {line["solver"]: line for line in table(contents(results(rows)), "ranking")}
-    assert lines["a"]["gap, m = 10"] == pytest.approx(GAPS["a"]) and lines["a"]["gap, m = 20"] == 0
-    assert lines["b"]["gap, m = 20"] is None
+    assert lines["a"]["gap, m\u00a0=\u00a010"] == pytest.approx(GAPS["a"]) and lines["a"]["gap, m\u00a0=\u00a020"] == 0
+    assert lines["b"]["gap, m\u00a0=\u00a020"] is None
     assert lines["b"]["mean gap"] == pytest.approx((0.7 + 2) / 8)
-    assert "gap, m = 10" not in table(contents(results(made())), "ranking")[0]
+    assert "gap, m\u00a0=\u00a010" not in table(contents(results(made())), "ranking")[0]
 
 
 @pytest.mark.parametrize(("second", "says"), [(0.5, "is unlikely to be chance"), (None, "may be chance")])
@@ -155,6 +155,12 @@ def test_labels_of_versions_are_the_parts_that_differ() -> None:
         "own 0.2, source aa",
     ]
     assert ("ipopt", "3.14") not in labels
+    hashes = ["own 0.1, source 0123456789ab", "own 0.1, source 012345ffffff", "own 0.1, source ba9876543210"]
+    assert [*labels_of_versions(("gip", version) for version in hashes[1:]).values()] == [
+        "source 012345",
+        "source ba9876",
+    ]
+    assert labels_of_versions(("gip", version) for version in hashes)["gip", hashes[0]] == "source 0123456789ab"
 
 
 def test_files_with_the_same_runs_are_series(tmp_path: Path) -> None:

@@ -5,7 +5,15 @@ from qcqpbench.analysis.report.numbers.general import GeneralContents
 from qcqpbench.analysis.report.numbers.ranking import MAX_GAP
 from qcqpbench.analysis.report.table import PreciseFloat, ReportTable, Share, percent
 
-from .shared import PROFILE_COLUMNS, PROFILE_NOTE, RANK_INTERVAL, bounds_table, rank_interval, without_empty_columns
+from .shared import (
+    PROFILE_COLUMNS,
+    PROFILE_NOTE,
+    RANK_INTERVAL,
+    bounds_table,
+    group_columns,
+    rank_interval,
+    without_empty_columns,
+)
 
 
 def general_tables(contents: ReportContents) -> list[ReportTable]:
@@ -27,11 +35,11 @@ def _ranking(general: GeneralContents) -> ReportTable:
         ReportTable(
             "general-ranking",
             "Solvers on general QCQPs, best first",
-            ("solver", "rank", RANK_INTERVAL, "mean gap", *(f"gap, {name}" for name in general.ranking.groups),
-             "best known", "problems", "runs without a point", "runs", "median s", "false claims", "limits"),
+            ("solver", "rank", RANK_INTERVAL, "mean gap", *group_columns(general.ranking),
+             "best known", "runs without a point", "runs", "median s", "false claims", "limits"),
             [
                 (e.solver, e.rank, rank_interval(e), Share(e.gap), *map(Share.of, e.gaps), e.reached,
-                 general.ranking.problems, summary[e.solver].runs - summary[e.solver].feasible,
+                 summary[e.solver].runs - summary[e.solver].feasible,
                  summary[e.solver].runs, summary[e.solver].median, summary[e.solver].false_claims or None,
                  general.limits_of_solvers[e.solver])
                 for e in general.ranking.solvers
@@ -39,7 +47,8 @@ def _ranking(general: GeneralContents) -> ReportTable:
             "mean gap: of the best start to the best known objective, negative if better, between "
             f"−{percent(MAX_GAP)} and {percent(MAX_GAP)} on each problem; a problem without a feasible point, or that "
             f"the solver was not run on, counts {percent(MAX_GAP)}. rank: by mean gap; {RANK_INTERVAL}: bootstrap over "
-            "problems. median s: of a whole run.",
+            f"problems. best known: problems, of {general.ranking.problems}, whose best known value is reached. "
+            "median s: of a whole run.",
         )
     )  # fmt: skip
 

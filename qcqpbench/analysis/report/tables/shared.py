@@ -5,10 +5,11 @@ from dataclasses import replace
 
 from qcqpbench.analysis.profiles import RATIOS, SECONDS
 from qcqpbench.analysis.report.numbers.contents import SolverBounds
-from qcqpbench.analysis.report.numbers.ranking import RankedSolver
+from qcqpbench.analysis.report.numbers.ranking import RankedSolver, Ranking
 from qcqpbench.analysis.report.table import ReportTable, Share
 
-RANK_INTERVAL = "rank, 95\u00a0%"
+NO_BREAK_SPACE = "\u00a0"
+RANK_INTERVAL = f"rank, 95{NO_BREAK_SPACE}%"
 PROFILE_COLUMNS = (*(f"{ratio}×" for ratio in RATIOS), *(f"{seconds:g} s" for seconds in SECONDS))
 PROFILE_NOTE = (
     "Fraction of the problems that the solver solves within a multiple of the fastest solver's time, and within a "
@@ -25,7 +26,13 @@ def rank_interval(line: RankedSolver) -> str | None:
     return f"{low:g}" if low == high else f"{low:g}–{high:g}"
 
 
+def group_columns(ranking: Ranking) -> list[str]:
+    """Return the headings of the gaps over groups of problems."""
+    return [f"gap, {name.replace(' ', NO_BREAK_SPACE)}" for name in ranking.groups]
+
+
 def without_empty_columns(table: ReportTable) -> ReportTable:
+    """Return the table without the columns that have None in all rows."""
     kept = [k for k in range(len(table.columns)) if any(line[k] is not None for line in table.rows)]
     columns, *rows = (tuple(line[k] for k in kept) for line in (table.columns, *table.rows))
     return replace(table, columns=columns, rows=rows)

@@ -15,6 +15,7 @@ from .shared import (
     PROFILE_NOTE,
     RANK_INTERVAL,
     bounds_table,
+    group_columns,
     rank_interval,
     without_empty_columns,
 )
@@ -52,12 +53,12 @@ def _ranking(contents: ReportContents) -> ReportTable:
         ReportTable(
             "ranking",
             "Solvers, best first",
-            ("solver", "rank", RANK_INTERVAL, "mean gap", *(f"gap, {name}" for name in contents.ranking.groups),
-             "best known", "problems", "failed runs", "runs", *_TIME_COLUMNS,
+            ("solver", "rank", RANK_INTERVAL, "mean gap", *group_columns(contents.ranking),
+             "best known", "failed runs", "runs", *_TIME_COLUMNS,
              "accuracy", "false claims", "limits"),
             [
                 (e.solver, e.rank, rank_interval(e), Share(e.gap), *map(Share.of, e.gaps), e.reached,
-                 contents.ranking.problems, summary[e.solver].failed.runs, summary[e.solver].runs,
+                 summary[e.solver].failed.runs, summary[e.solver].runs,
                  *(times[e.solver, quality] for quality in _TIME_COLUMNS.values()),
                  Share.of(statistics.fmean(accuracy[e.solver]) if e.solver in accuracy else None),
                  summary[e.solver].false_claims or None, limits[e.solver])
@@ -66,9 +67,9 @@ def _ranking(contents: ReportContents) -> ReportTable:
             f"mean gap: relative distance of the best start to the best known margin, at most {percent(MAX_GAP)} on "
             "each problem, which is also the gap of a problem without a point, or that the solver was not run on. "
             f"rank: by mean gap; {RANK_INTERVAL}: the range of the rank if other problems of this kind had been drawn "
-            "(bootstrap over problems). best known: problems whose best known margin is reached to 0.01 %. failed "
-            "runs: runs without a positive margin on problems where another run has one. s to 95 %, 99 %: median over "
-            "problems of the expected seconds of restarts until that share of the best known margin; empty if half "
+            f"(bootstrap over problems). best known: problems, of {contents.ranking.problems}, whose best known "
+            "margin is reached to 0.01 %. failed runs: runs without a positive margin on problems where "
+            "another run has one. s to 95 %, 99 %: median over problems of the expected seconds of restarts until that share of the best known margin; empty if half "
             "of the problems are not reached. accuracy: of the held-out trials of recordings, for the largest margin.",
         )
     )  # fmt: skip
