@@ -69,7 +69,8 @@ def _ranking(contents: ReportContents) -> ReportTable:
             f"rank: by mean gap; {RANK_INTERVAL}: the range of the rank if other problems of this kind had been drawn "
             f"(bootstrap over problems). best known: problems, of {contents.ranking.problems}, whose best known "
             "margin is reached to 0.01 %. failed runs: runs without a positive margin on problems where "
-            "another run has one. s to 95 %, 99 %: median over problems of the expected seconds of restarts until that share of the best known margin; empty if half "
+            "another run has one. s to 95 %, 99 %: median over problems of the expected seconds of restarts until "
+            "that share of the best known margin; empty if half "
             "of the problems are not reached. accuracy: of the held-out trials of recordings, for the largest margin.",
         )
     )  # fmt: skip
