@@ -1,14 +1,21 @@
-"""Execute every command and every Python block of the documentation, and compare what they print with the pages."""
+"""Execute every command and Python block of the pages and docstrings, and compare the output with what they show."""
 
+import doctest
+import importlib
 from pathlib import Path
 
 import pytest
 
 from tests.support.example_packages import install_examples
-from tests.support.pages import PAGES, Block, blocks, command_fault, compare, environment, faults, run_page
+from tests.support.pages import PAGES, ROOT, Block, blocks, command_fault, compare, environment, faults, run_page
 
 EXECUTED = [page for page in PAGES if any(block.mark != "not run" and block.language for block in blocks(page))]
 
+WITH_DOCTESTS = [
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    for path in sorted((ROOT / "qcqpbench").rglob("*.py"))
+    if "    >>> " in path.read_text(encoding="utf-8")
+]
 # They show commands that need the packages of examples/.
 WITH_EXAMPLES = ("docs/howto/own-family.md", "docs/howto/own-solver.md")
 
@@ -28,6 +35,13 @@ def test_the_blocks_of_a_page_do_what_it_says(page: str, tmp_path: Path) -> None
     folder = tmp_path / "page"
     folder.mkdir()
     run_page(page, folder, environment(**changes))
+
+
+@pytest.mark.parametrize("module", WITH_DOCTESTS)
+def test_the_examples_in_docstrings_do_what_they_say(module: str) -> None:
+    """Run the examples of a module, which the reference shows; those marked with +SKIP are not run."""
+    result = doctest.testmod(importlib.import_module(module), optionflags=doctest.ELLIPSIS)
+    assert result.failed == 0
 
 
 def test_wrong_commands_are_noticed() -> None:
