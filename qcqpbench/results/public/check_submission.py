@@ -26,7 +26,7 @@ from qcqpbench.results.reverify import Difference, reverify
 from qcqpbench.results.row import Row
 from qcqpbench.results.store import Store
 from qcqpbench.run.isolation.description import problem_apart
-from qcqpbench.run.verify import OF_QCQP, OF_TASK, optimality_gap
+from qcqpbench.run.verify import FEASIBILITY_TOLERANCE, OF_QCQP, OF_TASK, optimality_gap
 
 from .solver_versions import LIST, SolverVersion, read_versions, traced, version_of, write_versions
 from .submission import Entry, Submission, read_folder
@@ -274,7 +274,9 @@ def _refutations(rows: list[Row]) -> Iterator[str]:
     """Yield a message for each row of one problem whose bound a point refutes, or whose margin a proof refutes."""
     record = shipped_records().get(rows[0].problem_id)
     sign = -1.0 if any(row.sense == "minimize" for row in rows) else 1.0
-    values = [row.margin if row.sense is None else row.objective for row in rows if row.success]
+    # A run may have a larger tolerance, with which points can be better than optimal.
+    feasible = [row for row in rows if row.success and (row.relative_violation or 0.0) <= FEASIBILITY_TOLERANCE]
+    values = [row.margin if row.sense is None else row.objective for row in feasible]
     values += [row.best_known for row in rows] + ([] if record is None else [record.margin])
     best = max((sign * value for value in values if value is not None), default=None)
     for row in rows:
