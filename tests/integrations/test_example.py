@@ -38,6 +38,10 @@ class Repository:
         purelib = self._run("python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", where=folder)
         link = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
         (Path(purelib.strip()) / "packages.pth").write_text(link)
+        for tool in ("asv", "pytest"):
+            script = self.python.with_name(tool)
+            script.write_text(f'#!/bin/sh\nexec {self.python} -m {tool} "$@"\n')
+            script.chmod(0o755)
         ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "build", ".asv", ".benchmarks")
         shutil.copytree(EXAMPLE, self.folder, ignore=ignored)
         pip = (sys.executable, "-m", "pip", "--python", str(self.python), "install", "--quiet", "--no-index")
