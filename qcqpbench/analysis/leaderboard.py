@@ -30,6 +30,8 @@ K = TypeVar("K")
 
 # Parameters in which the instances of one size differ.
 _VARIED = ("load", "p", "seed")
+# Parameters that are the size of an instance.
+_SIZES = ("k", "m")
 _HASH_CHARACTERS = 6
 
 
@@ -157,8 +159,8 @@ def _instances(rows: Sequence[PublicRow]) -> dict[str, _Instance]:
     return instances
 
 
-def _natural(label: str) -> tuple[str, list[tuple[str, float, str]]]:
-    """Return a sort key of a spec that orders numbers by their values."""
+def _natural(label: str) -> tuple[str, list[tuple[bool, str, float, str]]]:
+    """Return a sort key of a spec: by its size, then by its other parameters, numbers by their values."""
     name, parameters = parse(label)
 
     def key(text: str) -> tuple[float, str]:
@@ -167,7 +169,7 @@ def _natural(label: str) -> tuple[str, list[tuple[str, float, str]]]:
         except ValueError:
             return math.inf, text
 
-    return name, sorted((parameter, *key(text)) for parameter, text in parameters.items())
+    return name, sorted((parameter not in _SIZES, parameter, *key(text)) for parameter, text in parameters.items())
 
 
 def _solver_table(rows: Sequence[PublicRow], instances: dict[str, _Instance]) -> ReportTable:
@@ -199,7 +201,7 @@ def _family_tables(instances: dict[str, _Instance]) -> list[ReportTable]:
             f"Best {quantity} of the submissions, the solvers that reach it, the best known value, and the gap of the "
             "better one to the best bound: proved, or claimed by a solver without a proof that can be checked."
         )
-        columns = "instance", f"best {quantity}", "reached by", "best known", "bound", "gap", "status", "submission"
+        columns = "instance", f"best {quantity}", "status", "gap", "reached by", "best known", "bound", "submission"
         tables.append(ReportTable(family, f"Best values: {family}", columns, lines, note))
     return tables
 
@@ -217,11 +219,11 @@ def _instance_line(instance: _Instance) -> tuple[object, ...]:
     return (
         some_row.problem_label,
         None if own is None else PreciseFloat(sign * own),
+        status,
+        "" if bound is None else percent(max(0.0, metrics.gap(instance.best, bound))),
         ", ".join(dict.fromkeys(row.label for row in leaders)),
         PreciseFloat(sign * instance.best),
         None if bound is None else PreciseFloat(sign * bound),
-        "" if bound is None else percent(max(0.0, metrics.gap(instance.best, bound))),
-        status,
         ", ".join(dict.fromkeys(row.submission for row in leaders)),
     )
 
