@@ -109,7 +109,8 @@ def test_interval_contains_zero_if_and_only_if_the_bootstrap_does_not_reject() -
         values = rng.exponential(size=12) - 1 + shift
         ends = paired.paired_test(values).interval
         assert ends is not None
-        rejects = bool(paired._bootstrap_p_values(values[None, :], paired.RESAMPLES, 0)[0] <= paired.LEVEL)
+        resampled = paired._resampled_t(values[None, :], paired.RESAMPLES, 0)
+        rejects = bool(paired._bootstrap_p_values(values[None, :], resampled)[0] <= paired.LEVEL)
         assert rejects == (not ends.low <= 0 <= ends.high)
         decisions.add(rejects)
     assert decisions == {True, False}

@@ -54,16 +54,18 @@ def paired_test(differences: ArrayLike, seed: int = 0) -> PairedTest:
         Seed of the sign flips and of the bootstrap.
     """
     values = np.asarray(differences, dtype=float)
-    statistics = _resampled_t(values[None, :], RESAMPLES, seed)[0]
-    (p_value,) = p_values(values[None, :], seed=seed)
+    row = values[None, :]
+    resampled = _resampled_t(row, RESAMPLES, seed)
+    p_value = max(_sign_flip_p_values(row, RESAMPLES, seed)[0], _bootstrap_p_values(row, resampled)[0])
     mean, spread = float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else 0.0
-    return PairedTest(mean, _interval(values, statistics), float(p_value), spread)
+    return PairedTest(mean, _interval(values, resampled[0]), float(p_value), spread)
 
 
 def p_values(table: ArrayLike, resamples: int = RESAMPLES, seed: int = 0) -> Array:
     """Return the p-value of each row of `table`, whose columns are instances: the larger one of the two tests."""
     rows = np.asarray(table, dtype=float)
-    return np.maximum(_sign_flip_p_values(rows, resamples, seed), _bootstrap_p_values(rows, resamples, seed))
+    bootstrap = _bootstrap_p_values(rows, _resampled_t(rows, resamples, seed))
+    return np.maximum(_sign_flip_p_values(rows, resamples, seed), bootstrap)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -120,14 +122,14 @@ def _sign_flip_p_values(rows: Array, resamples: int, seed: int) -> Array:
 # --- bootstrap ---
 
 
-def _bootstrap_p_values(rows: Array, resamples: int, seed: int) -> Array:
+def _bootstrap_p_values(rows: Array, resampled: Array) -> Array:
+    """Return the bootstrap p-value of each row from its `_resampled_t`."""
     means, errors = rows.mean(axis=1), rows.std(axis=1)
-    resampled = _resampled_t(rows, resamples, seed)
     constant = errors <= _ROUNDING * abs(means)
     observed = np.divide(means, errors, out=np.zeros_like(means), where=~constant)[:, None]
     tails = np.minimum((resampled <= observed).sum(axis=1), (resampled >= observed).sum(axis=1))
     # Resamples of equal differences say nothing; the sign flips decide alone.
-    return np.where(constant, 0.0, np.minimum(1.0, 2 * (1 + tails) / (resamples + 1)))
+    return np.where(constant, 0.0, np.minimum(1.0, 2 * (1 + tails) / (resampled.shape[1] + 1)))
 
 
 def _resampled_t(rows: Array, resamples: int, seed: int) -> Array:
