@@ -354,13 +354,13 @@ def _general_note(numbers: ReportContents) -> str:
     return f"{target} Limits: {numbers.general.limits}."
 
 
-_A_LOAD = "tasks with a number of inputs m and a load"
+_A_LOAD = "tasks with a number of inputs m and a load, and a feasible point"
 _A_VALUE = "a solver that reaches a best known value"
 PLOTS: tuple[Figure, ...] = (
     Figure(capacity, "margins against load", _A_LOAD),
     Figure(positive, "positive margins", _A_LOAD),
     Figure(gap_to_best, "gaps to the best known margins", _A_LOAD),
-    Figure(gap_to_bound, "optimality gaps", f"{_A_LOAD}, and a solver that proves upper bounds"),
+    Figure(gap_to_bound, "optimality gaps", f"{_A_LOAD}, and proved upper bounds"),
     Figure(accuracy, "accuracy against the gap", ""),
     Figure(build_time, "build times", "tasks of two sizes"),
     Figure(solve_time, "solve times", "tasks of two sizes"),

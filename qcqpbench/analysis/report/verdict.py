@@ -153,6 +153,8 @@ def _fastest(contents: ReportContents) -> list[str]:
     if not times:
         return [f"No solver reaches {percent(_TARGET)} of the best known margin on more than half of the problems."]
     (least, fastest), best = times[0], contents.ranking.solvers[0].solver
+    if len(contents.ranking.solvers) == 1:
+        return [f"{_name(fastest)} takes {least:.2g} s to {percent(_TARGET)} of the best known margin (median)."]
     others = [f"{_name(name)} takes {time:.2g} s" for time, name in times[1:] if name == best]
     others = others or [f"{_name(name)} takes {time:.2g} s" for time, name in times[1:2]]
     text = f"Fastest to {percent(_TARGET)} of the best known margin is {_name(fastest)} with {least:.2g} s"

@@ -233,8 +233,8 @@ def test_nothing_is_empty(name: str) -> None:
 def test_missing_plots_are_explained() -> None:
     missing = missing_plots(contents(results(ODD["one run"])))
     assert (
-        "Plot of optimality gaps: it needs tasks with a number of inputs m and a load, and a solver that proves upper "
-        "bounds." in missing
+        "Plot of optimality gaps: it needs tasks with a number of inputs m and a load, and a feasible point, and "
+        "proved upper bounds." in missing
     )
     assert "Plot of solve times: it needs tasks of two sizes." in missing
     assert not any("general" in sentence or "against load" in sentence for sentence in missing)

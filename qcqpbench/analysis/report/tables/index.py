@@ -9,7 +9,7 @@ from qcqpbench.analysis.report.pytest_benchmark import MicroBenchmark
 from qcqpbench.analysis.report.table import ReportTable
 
 from .general import general_tables
-from .shared import FALSE_CLAIMS
+from .shared import FALSE_CLAIMS, without_empty_columns
 from .tasks import task_tables
 
 
@@ -23,7 +23,7 @@ def all_tables(contents: ReportContents) -> list[ReportTable]:
     unfolded = [
         *task_tables(contents),
         *general_tables(contents),
-        _statuses(contents),
+        without_empty_columns(_statuses(contents)),
         _messages(contents.messages),
         _refuted(contents.refuted),
         _settings(contents.solvers),

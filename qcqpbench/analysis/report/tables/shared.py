@@ -33,6 +33,8 @@ def group_columns(ranking: Ranking) -> list[str]:
 
 def without_empty_columns(table: ReportTable) -> ReportTable:
     """Return the table without the columns that have None in all rows."""
+    if not table.rows:
+        return table
     kept = [k for k in range(len(table.columns)) if any(line[k] is not None for line in table.rows)]
     columns, *rows = (tuple(line[k] for k in kept) for line in (table.columns, *table.rows))
     return replace(table, columns=columns, rows=rows)

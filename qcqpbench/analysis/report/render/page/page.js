@@ -61,7 +61,7 @@
       const select = element("select", { id: `view-${key}`, onchange: () => { view[key] = select.value; drawAll(); } }, ...texts.map((text) => element("option", {}, text)));
       return element("label", {}, label, select);
     };
-    if (names.length > 1) place.append(...chips, element("span", { class: "switches" }, pick("All", names), pick(`Best ${Math.min(best.length, 6)}`, best.slice(0, 6)),
+    if (names.length > 1 && data.plots.length) place.append(...chips, element("span", { class: "switches" }, pick("All", names), pick(`Best ${Math.min(best.length, 6)}`, best.slice(0, 6)),
       choose("others", "others", ["in grey", "hidden"]), choose("solvers", "layout", ["in one plot", "in panels"])));
     chips.forEach((chip, k) => chip.setAttribute("aria-pressed", String(picked.has(names[k]))));
   }
