@@ -79,6 +79,8 @@ class Search:
         self._ended = self.optima = self._stack.paths
         self.started = self.iterations = 0
         self.is_finished = False
+        # A run without time for a step returns the best start.
+        self._start_paths()
 
     def _new_stack(self, last_width: float, max_age: int) -> Stack:
         return Stack(self.patterns, self.shrink, last_width, self.tol, max_age)
@@ -93,7 +95,7 @@ class Search:
 
         Yield after each step that leaves running paths.
         """
-        self._stack = self._new_stack(_EXPLORED_WIDTH, min(max_iter, _MAX_AGE))
+        self._stack.max_age = min(max_iter, _MAX_AGE)
         while len(self._stack) or self.started < self._path_count:
             self._start_paths()
             yield from self._iterate()

@@ -205,6 +205,14 @@ def test_limits_end_a_run_on_a_small_task() -> None:
     assert margins == sorted(margins) and late.objective >= margins[-1] - 1e-12
 
 
+def test_a_run_without_time_for_a_step_returns_a_start() -> None:
+    task = task_of("m=10,load=2,seed=4")
+    start = random_start(task)
+    late = Gip().build(task)(start, Budget(0.0))
+    assert late.termination is Termination.TIME_LIMIT and late.x is not None
+    assert late.objective is not None and late.objective >= float(task.margin(unit_rows(start)))
+
+
 def test_one_start_is_one_path() -> None:
     attempt = solve(task_of("m=10,load=2,seed=4"), "gip[starts=1]")
     assert attempt.details is not None and attempt.details["paths"] == 1
