@@ -21,6 +21,8 @@ Array = NDArray[np.float64]
 # Limit on the entries of all patterns and of the equations of a step: 160 MB, and a few times as much in a step, which
 # takes seconds.
 _MAX_ENTRIES = 20_000_000
+# Limit on the absolute entries of patterns, whose squares must not overflow.
+_MAX_PATTERN = 1e150
 # Number of starts of gip at first, and number of nodes after which gip runs with all of its starts.
 _QUICK_STARTS, _FIRST_NODES = 4, 1000
 
@@ -60,6 +62,11 @@ class BranchAndBound(TaskSolver):
         require(
             entries <= _MAX_ENTRIES,
             f"branch_and_bound: the relaxation must have at most {_MAX_ENTRIES:,} entries, got {entries:,}",
+        )
+        largest = float(np.abs(problem.patterns).max())
+        require(
+            largest <= _MAX_PATTERN,
+            f"branch_and_bound: entries of patterns must be at most {_MAX_PATTERN:g} in size, got {largest:g}",
         )
         quick_search, local_search = Gip(starts=_QUICK_STARTS).build(problem), Gip().build(problem)
 

@@ -152,7 +152,7 @@ def test_no_bound_of_odd_tasks_is_below_a_margin(
         assert attempt.bound >= max(margins) - 1e-12 * abs(max(margins)), seed
 
 
-@pytest.mark.parametrize("scale", [1e-8, 1e8])
+@pytest.mark.parametrize("scale", [1e-160, 1e-8, 1e8, 1e149])
 def test_the_scale_of_the_patterns_does_not_matter(scale: float) -> None:
     task = perceptron("m=6,load=1,seed=3")
     scaled = MaxMargin(task.patterns * scale, task.labels)
