@@ -144,6 +144,8 @@ def _report(options: argparse.Namespace) -> int:
         return DONE
     report = write_report(options.files, options.output or f"report.{form}", form)
     print("\n".join(report.verdict))
+    if report.rows_left_out:
+        print(f"Rows left out: {report.rows_left_out}.")
     print(f"{report.path}: {report.runs} runs, {report.bytes / 1e6:.1f} MB")
     return DONE
 

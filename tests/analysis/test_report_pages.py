@@ -228,7 +228,7 @@ def test_report_of_real_results(results_file: Path, tmp_path: Path, capsys: pyte
     assert "slsqp[formulation=min_norm]" in page and "8 runs on 2 problems" in page
     before = page
     assert run_command(capsys, "report", results_file, results_file, "-o", target)[0] == 0
-    left_out = "<li>Rows: 8 present in several files.</li>"
+    left_out = "<li>Rows left out: 8 present in several files.</li>"
     assert target.read_text().replace("made.db, made.db", "made.db").replace(left_out, "") == before
 
 

@@ -70,6 +70,8 @@ def run_pytest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pytest:
     """Return a function that writes tests and runs pytest on them; it returns the exit code and the output."""
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    # pytest-benchmark measures nothing in a process of pytest-xdist, which it recognizes by this variable.
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
     (tmp_path / "faulty.py").write_text(SOLVERS)
     info = tmp_path / "faulty-1.0.dist-info"
     info.mkdir()

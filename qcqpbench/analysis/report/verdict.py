@@ -275,7 +275,7 @@ def left_out(contents: ReportContents, missing_plots: Sequence[str] = ()) -> lis
     bounding = [solver.name for solver in contents.solvers if solver.ran and not solver.competes]
     few = [r.problems for r in (contents.ranking, contents.general.ranking) if 0 < r.problems < MIN_INSTANCES]
     return [
-        *([f"Rows: {contents.left_out}."] if contents.left_out else []),
+        *([f"Rows left out: {contents.left_out}."] if contents.left_out else []),
         *_skipped(contents),
         *_not_run(contents.summary, contents.tasks, "problems"),
         *_not_run(contents.general.summary, len(contents.general.problems), "general QCQPs"),

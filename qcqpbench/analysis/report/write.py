@@ -19,12 +19,16 @@ _KINDS = {"html": html.KIND, "md": markdown.KIND}
 
 @dataclass(frozen=True)
 class WrittenReport:
-    """Summary of a report that was written: its file and size in bytes, the number of runs, and its verdict."""
+    """Summary of a report that was written: its file and size in bytes, the number of runs, and its verdict.
+
+    `rows_left_out` says how many rows the report leaves out, and why; it is empty if there are none.
+    """
 
     path: Path
     bytes: int
     runs: int
     verdict: tuple[str, ...]
+    rows_left_out: str
 
 
 def write_report(paths: Sequence[str | Path], target: str | Path, form: str | None = None) -> WrittenReport:
@@ -57,7 +61,7 @@ def write_report(paths: Sequence[str | Path], target: str | Path, form: str | No
     with writing_text(target, _KINDS[form]) as file:
         file.write(text)
     size = len(text.encode(errors="replace"))
-    return WrittenReport(target, size, len(report_input.rows), tuple(verdict(numbers)))
+    return WrittenReport(target, size, len(report_input.rows), tuple(verdict(numbers)), numbers.left_out)
 
 
 def report_text(paths: Sequence[str | Path], form: str) -> str:
