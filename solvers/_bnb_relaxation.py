@@ -8,6 +8,8 @@ computed from the blocks of order m, because most blocks of the E_i are zero or 
 All arrays have the nodes of a batch as their first axis, of length b, and then matrices X_k the shape (K, d, d).
 """
 
+import math
+import threading
 from abc import ABC, abstractmethod
 
 import numpy as np
@@ -19,6 +21,20 @@ from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 Array = NDArray[np.float64]
 # Pairs of left and right factors, each of shape (b, K, rows, d).
 Products = tuple[tuple[Array, Array], ...]
+
+
+class _Buffers(threading.local):
+    """Arrays that each thread uses again: the pages of new ones take as long as the products that they hold."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Array] = {}
+
+    def array(self, name: str, *shape: int) -> Array:
+        """Return an array with any entries, which the next call with the same name overwrites."""
+        size = math.prod(shape)
+        if name not in self._by_name or self._by_name[name].size < size:
+            self._by_name[name] = np.empty(size)
+        return self._by_name[name][:size].reshape(shape)
 
 
 class Relaxation(ABC):
@@ -59,6 +75,7 @@ class Relaxation(ABC):
         self.flat = patterns.reshape(task.p, -1)
         # All patterns side by side, shape (m, p m).
         self.columns = np.ascontiguousarray(patterns.swapaxes(0, 1)).reshape(task.m, -1)
+        self._buffers = _Buffers()
 
     @abstractmethod
     def dual_matrices(self, y: Array, weights: Array) -> Array:
@@ -83,23 +100,42 @@ class Relaxation(ABC):
         largest = np.abs(W).max(axis=2)
         return unit_rows(W[np.isfinite(largest).all(axis=1) & (largest.min(axis=1) > 0)])
 
-    def _products(self, columns: Array, lefts: list[Array], rights: list[Array]) -> Array:
-        """Return Σ L P^r R over the matrices L and R, shape (b, m, m), for each pattern P^r; shape (b, m p, m)."""
-        m, batch = self.task.m, len(lefts[0])
-        products = np.empty((batch, m * self.task.p, m))
-        for k, (left, right) in enumerate(zip(lefts, rights, strict=True)):
-            left_products = (left.reshape(-1, m) @ columns).reshape(batch, -1, m)
-            if k == 0:
-                np.matmul(left_products, right, out=products)
-            else:
-                products += left_products @ right
+    def _products(self, terms: list[tuple[Array, Array, Array]]) -> Array:
+        """Return Σ L P^r R over the terms (L, patterns, R) for each pattern P^r, shape (b, m p, m), in a buffer.
+
+        L and R have the shape (b, m, m). The patterns are side by side, as in `columns`.
+        """
+        m, p, batch = self.task.m, self.task.p, len(terms[0][0])
+        left_products = self._buffers.array("left_products", batch * m, p * m)
+        products, summand = (self._buffers.array(name, batch, m * p, m) for name in ("products", "summand"))
+        for k, (left, columns, right) in enumerate(terms):
+            np.matmul(left.reshape(-1, m), columns, out=left_products)
+            np.matmul(left_products.reshape(batch, -1, m), right, out=summand if k else products)
+            if k:
+                np.add(products, summand, out=products)
         return products
 
     def _gram(self, products: Array) -> Array:
         """Return ⟨P^r, Q^s⟩ for the patterns P^r and the matrices Q^s of `products`, shape (b, p, p), s before r."""
         m, p = self.task.m, self.task.p
-        flat = products.reshape(-1, m, p, m).swapaxes(1, 2).reshape(-1, m * m)
-        return (flat @ self.flat.T).reshape(-1, p, p)
+        by_pattern = self._buffers.array("by_pattern", len(products), p, m, m)
+        np.copyto(by_pattern, products.reshape(-1, m, p, m).swapaxes(1, 2))
+        return (by_pattern.reshape(-1, m * m) @ self.flat.T).reshape(-1, p, p)
+
+    def _outer(self, products: list[tuple[Array, Array]], rows: slice, columns: slice) -> Array:
+        """Return Σ l rᵀ over the `products` (l, r), restricted to `rows` of l and `columns` of r, in a buffer.
+
+        Its shape is (b, cuts, rows, columns).
+        """
+        for k, (left, right) in enumerate(products):
+            column, row = left[:, :, rows, None], right[:, :, None, columns]
+            if k == 0:
+                shape = (*column.shape[:3], row.shape[3])
+                outer, summand = (self._buffers.array(name, *shape) for name in ("outer", "term"))
+            np.multiply(column, row, out=summand if k else outer)
+            if k:
+                np.add(outer, summand, out=outer)
+        return outer
 
 
 class SymmetricRelaxation(Relaxation):
@@ -123,7 +159,7 @@ class SymmetricRelaxation(Relaxation):
 
     def equations(self, X: Array, Z: Array) -> tuple[Array, Array]:
         batch, p = len(X), self.task.p
-        gram = self._gram(self._products(self.columns, [X[:, 0], X[:, 1]], [Z[:, 0], Z[:, 1]]))
+        gram = self._gram(self._products([(X[:, k], self.columns, Z[:, k]) for k in range(2)]))
         XZ = X @ Z
         H, traces = np.empty((batch, p + 1, p + 1)), np.empty((batch, p + 1))
         H[:, 0, 0] = np.einsum("bkaa->b", XZ)
@@ -137,7 +173,7 @@ class SymmetricRelaxation(Relaxation):
     def along_products(self, products: Products) -> Array:
         batch, _, rows, d = products[0][0].shape
         signed = [(left[:, 1] - left[:, 0], right.sum(axis=1)) for left, right in products]
-        outer = _outer(signed, slice(None), slice(None))
+        outer = self._outer(signed, slice(None), slice(None))
         result = np.empty((batch, rows, 1 + self.stability_count))
         result[:, :, 0] = sum(np.einsum("bkca,bkca->bc", left, right) for left, right in products)
         np.matmul(outer.reshape(batch, rows, d * d), self.flat.T, out=result[:, :, 1:])
@@ -192,12 +228,12 @@ class StackedRelaxation(Relaxation):
         H, traces = np.empty((batch, n + R, n + R)), np.empty((batch, n + R))
         for a, (i, j) in enumerate(self.pairs):
             for b, (u, v) in enumerate(self.pairs[: a + 1]):
-                products = self._products(self.columns, [x[i, u], z[i, u]], [z[v, j], x[v, j]])
+                terms = [(x[i, u], self.columns, z[v, j]), (z[i, u], self.columns, x[v, j])]
                 if a == b:
-                    products += self._products(self.transposed, [x[i, v]], [2.0 * z[u, j]])
+                    terms.append((x[i, v], self.transposed, 2.0 * z[u, j]))
                 else:
-                    products += self._products(self.transposed, [x[i, v], z[i, v]], [z[u, j], x[u, j]])
-                block = self._gram(products)
+                    terms += [(x[i, v], self.transposed, z[u, j]), (z[i, v], self.transposed, x[u, j])]
+                block = self._gram(self._products(terms))
                 block *= 0.25 * np.outer(labels[:, b], labels[:, a])
                 H[:, n + b :: N, n + a :: N] = block
                 if a != b:
@@ -221,18 +257,9 @@ class StackedRelaxation(Relaxation):
         diagonal = sum((left * right for left, right in ordered[1:]), ordered[0][0] * ordered[0][1])
         result[:, :, :n] = diagonal.reshape(batch, rows, n, m).sum(axis=3)
         for a, (i, j) in enumerate(self.rows_of_pairs):
-            outer = _outer(both, i, j).reshape(batch, rows, -1)
+            outer = self._outer(both, i, j).reshape(batch, rows, -1)
             result[:, :, n + a :: N] = -0.5 * self.labels[:, a] * (outer @ self.flat.T)
         return result
 
     def weights_of(self, leading: Array) -> Array:
         return leading.reshape(-1, self.task.n, self.task.m)
-
-
-def _outer(products: list[tuple[Array, Array]], rows: slice, columns: slice) -> Array:
-    """Return Σ l rᵀ over the `products` (l, r), restricted to `rows` of l and `columns` of r; shape (b, …, …, …)."""
-    (left, right), *others = products
-    outer = left[:, :, rows, None] * right[:, :, None, columns]
-    for left, right in others:
-        outer += left[:, :, rows, None] * right[:, :, None, columns]
-    return outer

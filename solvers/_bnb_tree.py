@@ -1,10 +1,12 @@
 """Best-bound search of branch and bound, with the incumbent that it improves."""
 
 import heapq
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from qcqpbench.catalog.certificate.leaf import Cut, Groups, Leaf, leaf_bound
 from qcqpbench.catalog.certificate.tree import TreeCertificate, TreeNode
@@ -139,6 +141,29 @@ class _Pending:
         return self.solved.offsets / unit, self.solved.multipliers.ravel(), self.multipliers / unit
 
 
+class _StepClock:
+    """Time control of a thread: a step begins if one as long as the longest so far would end in time."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+        self.is_out_of_time = False
+        self._longest_seconds = 0.0
+        self._begin: float | None = None
+
+    def end_step(self) -> None:
+        """Forget the begin of the last step; what follows is not part of it."""
+        self._begin = None
+
+    def has_time(self) -> bool:
+        """Return whether there is time for the step that now begins."""
+        now = self.budget.seconds()
+        if self._begin is not None:
+            self._longest_seconds = max(self._longest_seconds, now - self._begin)
+        self._begin = now
+        self.is_out_of_time = self.budget.remaining() <= self._longest_seconds
+        return not self.is_out_of_time
+
+
 class Tree:
     """Search tree of branch and bound.
 
@@ -177,8 +202,7 @@ class Tree:
         self._closed_bound = -np.inf
         self.is_out_of_time = False
         self._next_search = 0.0
-        self._longest_step_seconds = 0.0
-        self._step_begin: float | None = None
+        self._clocks = [_StepClock(self.budget) for _ in range(self.budget.threads)]
 
     @property
     def bound(self) -> float:
@@ -188,11 +212,20 @@ class Tree:
 
     def run(self, max_nodes: int | None = None) -> None:
         """Search, or continue, until the incumbent is proved optimal, or the limit on nodes or time is reached."""
+        if self.budget.threads == 1:
+            self._run(None, max_nodes)
+            return
+        # The matrices are too small for several threads of BLAS.
+        with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(self.budget.threads) as executor:
+            self._run(executor, max_nodes)
+
+    def _run(self, executor: Executor | None, max_nodes: int | None) -> None:
+        size = self._batch_size * self.budget.threads
         while not (self.is_finished or self.is_at_limit(max_nodes)):
-            while self._open and len(self._pending) < self._batch_size:
+            while self._open and len(self._pending) < size:
                 self._branch()
             if self._pending:
-                self._bound_children(None if max_nodes is None else max_nodes - self.node_count)
+                self._bound_children(executor, size if max_nodes is None else min(size, max_nodes - self.node_count))
 
     def _everything(self) -> _Pending:
         """Return the root."""
@@ -228,11 +261,10 @@ class Tree:
             place = None if nodes is None else nodes[number]
             self._pending.append(_Pending(node.leaf, solved, groups, cuts, multipliers, place))
 
-    def _bound_children(self, most: int | None) -> None:
+    def _bound_children(self, executor: Executor | None, most: int) -> None:
         """Compute the bounds of at most `most` pending children, then close them or add them to the open nodes."""
-        size = self._batch_size if most is None else min(self._batch_size, most)
-        batch, self._pending = self._pending[:size], self._pending[size:]
-        results = self._solve(batch)
+        batch, self._pending = self._pending[:most], self._pending[most:]
+        results = self._solve(executor, batch)
         self.step_count += sum(result.steps for result in results)
         solved = [self._leaf(child, result) for child, result in zip(batch, results, strict=True)]
         bounded = list(zip(batch, results, solved, strict=True))
@@ -261,22 +293,24 @@ class Tree:
             # bound, unless that of another node is larger.
             self._close(leaf, child.node)
 
-    def _solve(self, batch: list[_Pending]) -> list[NodeResult]:
+    def _solve(self, executor: Executor | None, batch: list[_Pending]) -> list[NodeResult]:
+        """Return the results of a batch, of which each thread solves a part."""
         unit, incumbent = self.relaxation.unit, self.incumbent
         target = incumbent.target - _TARGET_SHARE * incumbent.gap * incumbent.reference
         is_root = self.node_count == 0
+        looseness = _ROOT_LOOSENESS if is_root else np.inf
         nodes = [Node(child.groups, child.cuts, None if is_root else child.start(unit)) for child in batch]
-        self._step_begin = None
-        return self.solver.solve(nodes, target / unit, _ROOT_LOOSENESS if is_root else np.inf, self._has_time)
+        size = -(-len(nodes) // len(self._clocks))
+        parts = [nodes[first : first + size] for first in range(0, len(nodes), size)]
 
-    def _has_time(self) -> bool:
-        """Return whether a step as long as the longest so far would end in time; called before each step."""
-        now = self.budget.seconds()
-        if self._step_begin is not None:
-            self._longest_step_seconds = max(self._longest_step_seconds, now - self._step_begin)
-        self._step_begin = now
-        self.is_out_of_time = self.budget.remaining() <= self._longest_step_seconds
-        return not self.is_out_of_time
+        def solve(part: list[Node], clock: _StepClock) -> list[NodeResult]:
+            clock.end_step()
+            return self.solver.solve(part, target / unit, looseness, clock.has_time)
+
+        results = (map if executor is None else executor.map)(solve, parts, self._clocks)
+        flat = [result for part in results for result in part]
+        self.is_out_of_time = any(clock.is_out_of_time for clock in self._clocks)
+        return flat
 
     def _leaf(self, child: _Pending, result: NodeResult) -> Leaf:
         """Return the leaf of a child, with the bound that its last dual point proves."""

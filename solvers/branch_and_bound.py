@@ -24,7 +24,7 @@ _MAX_ENTRIES = 20_000_000
 # Limit on the absolute entries of patterns, whose squares must not overflow.
 _MAX_PATTERN = 1e150
 # Number of starts of gip at first, and number of nodes after which gip runs with all of its starts.
-_QUICK_STARTS, _FIRST_NODES = 4, 1000
+_QUICK_STARTS, _FIRST_NODES = 1, 1000
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from qcqpbench.catalog.certificate.leaf import Cut, Leaf, leaf_bound
 from qcqpbench.catalog.certificate.shor import certify_margin
+from qcqpbench.catalog.certificate.tree import TreeCertificate
 from qcqpbench.catalog.registry import solver
 from qcqpbench.catalog.solver import Budget
 from qcqpbench.catalog.status import Termination
@@ -314,3 +315,14 @@ def test_patterns_whose_squares_overflow_are_refused_in_one_line() -> None:
     huge = MaxMargin(task.patterns * 1e160, task.labels)
     with pytest.raises(QcqpbenchError, match=r"branch_and_bound: entries of patterns must be at most 1e\+150"):
         solver("branch_and_bound").build(huge)
+
+
+@pytest.mark.parametrize("spec", ["m=6,load=1,seed=3", "m=6,load=1,seed=3,ensemble=gaussian"])
+def test_threads_prove_the_optimum_that_one_thread_proves(spec: str) -> None:
+    task = perceptron(spec)
+    one, three = (solve(task, "branch_and_bound[certificate=true]", threads=threads) for threads in (1, 3))
+    assert one.termination is three.termination is Termination.OPTIMAL
+    assert three.margin is not None and one.margin == pytest.approx(three.margin, rel=1e-4)
+    assert three.tree is not None
+    leaves = TreeCertificate.from_vector(three.tree).leaves(task)
+    assert max(leaf_bound(task, leaf) for leaf in leaves) <= three.margin * (1 + 1e-4)
