@@ -73,16 +73,38 @@ class Passes:
 
 
 class Patterns:
-    """Patterns of a task in the order in which the product with many rows of W is one matrix product."""
+    """Patterns of a task in the order in which the product with many rows of W is one matrix product.
 
-    def __init__(self, task: MaxMargin, unit: float, symmetric: bool) -> None:
+    They are in float32 if `single` is true. All arrays that are computed from them have their type.
+
+    Attributes
+    ----------
+    pairs
+        The pair of rows i < j of each column of the labels.
+    partners, pair_of_partner
+        The other rows for each row of W, and the numbers of their pairs, shape (n, n − 1).
+    places
+        For the first rows of all pairs, and for the second ones: the row and its place among the partners of the other.
+    """
+
+    def __init__(self, task: MaxMargin, unit: float, symmetric: bool, single: bool = False) -> None:
         self.task, self.unit, self.symmetric = task, unit, symmetric
+        self.dtype: Any = np.float32 if single else np.float64
+        self.limits = np.finfo(self.dtype)
+        patterns: Array = task.patterns.astype(self.dtype, copy=False)
         shape = task.m, task.p * task.m
-        self.from_left = np.ascontiguousarray(task.patterns.swapaxes(0, 1)).reshape(shape)
+        self.flat = patterns.reshape(task.p, -1)
+        self.from_left = np.ascontiguousarray(patterns.swapaxes(0, 1)).reshape(shape)
         if not symmetric:
-            self.from_right = np.ascontiguousarray(task.patterns.transpose(2, 0, 1)).reshape(shape)
-        self.labels = task.labels.astype(np.float64)
+            self.from_right = np.ascontiguousarray(patterns.transpose(2, 0, 1)).reshape(shape)
+        self.labels: Array = task.labels.astype(self.dtype)
         self.pairs = list(zip(*(index.tolist() for index in task.pairs), strict=True))
+        rows = range(task.n)
+        self.partners = [[j for j in rows if j != i] for i in rows]
+        numbers = [[self.pairs.index((min(i, j), max(i, j))) for j in self.partners[i]] for i in rows]
+        self.pair_of_partner = np.array(numbers)
+        sides = self.pairs, [(j, i) for i, j in self.pairs]
+        self.places = [np.array([(i, self.partners[i].index(j)) for i, j in side]) for side in sides]
 
     def products(self, W: Array) -> tuple[Array, Array]:
         """Return w_iᵀP^r and P^r w_i for a batch `W`, both of shape (b, n, p, m)."""
@@ -93,7 +115,7 @@ class Patterns:
 
     def stabilities(self, wP: Array, W: Array) -> Array:
         """Return ζ^r_ij w_iᵀP^r w_j, shape (b, R), for a batch `W` and its products `wP`."""
-        g = np.empty((len(W), self.task.p, len(self.pairs)))
+        g = np.empty((len(W), self.task.p, len(self.pairs)), self.dtype)
         for k, (i, j) in enumerate(self.pairs):
             g[:, :, k] = np.matmul(wP[:, i], W[:, j, :, None])[:, :, 0]
         g *= self.labels
@@ -103,7 +125,7 @@ class Patterns:
         """Return Σ_r λ^r_k ζ^r_k P^r for each row λ of `weights`, shape (b, R), and each pair k; shape (b, N, m, m)."""
         task = self.task
         signed = (weights.reshape(-1, *self.labels.shape) * self.labels).swapaxes(1, 2).reshape(-1, task.p)
-        return (signed @ task.patterns.reshape(task.p, -1)).reshape(len(weights), -1, task.m, task.m)
+        return (signed @ self.flat).reshape(len(weights), -1, task.m, task.m)
 
 
 def warm_up(passes: Passes, W: Array, smoothing: Array) -> Iterator[tuple[Array, Array]]:

@@ -5,19 +5,20 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from qcqpbench.problem.maxmargin import MaxMargin
+from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 
 from ._gip_crossings import MAX_PARENTS, Crossings, seed_of
 from ._gip_passes import Passes, Patterns, distinct
+from ._gip_paths import Paths
 from ._gip_schedule import CROSSING_WIDTH
-from ._gip_stack import Paths, Stack
+from ._gip_stack import Stack
 
 Array = NDArray[np.float64]
 
 # Largest number of weights, n m, of the tasks that are solved here.
 FEW_WEIGHTS = 60
 # The default number of random starts grows with the number of stabilities per weight up to this limit.
-_MIN_STARTS, _MAX_STABILITIES_PER_WEIGHT = 8, 2.5
+_MIN_STARTS, _SLOPE_INPUTS, _MAX_STABILITIES_PER_WEIGHT = 8, 12, 2.5
 # First widths of the paths from random points, in turn.
 _RANDOM_WIDTHS, _SHRINK = (0.5, 0.2), 0.4
 # A path ends at this width at first, or when its optimum will not be crossed; only the best of all go on to the end.
@@ -27,7 +28,7 @@ _CROSSINGS_PER_START = 1.0
 # Points that overlap by more than this are one optimum.
 _MAX_OVERLAP = 0.99
 # Number of paths that run at a time, and smallest number of paths that begin together.
-_RUNNING, _MIN_ADDED = 48, 8
+_RUNNING, _MIN_ADDED = 96, 8
 
 
 def random_start_count(task: MaxMargin) -> int:
@@ -36,7 +37,7 @@ def random_start_count(task: MaxMargin) -> int:
     The numbers were chosen so that a run takes about four times as long as one start of IPOPT.
     """
     stabilities_per_weight = task.labels.size / (task.n * task.m)
-    slope = 42 + 4 * task.n if task.n > 2 else 20 + 1.6 * task.m
+    slope = task.n * (_SLOPE_INPUTS + task.m)
     return round(_MIN_STARTS + slope * min(stabilities_per_weight, _MAX_STABILITIES_PER_WEIGHT))
 
 
@@ -69,21 +70,22 @@ class Search:
     ) -> None:
         self.passes, self.shrink, self.tol = passes, _SHRINK if shrink is None else shrink, tol
         self.patterns = Patterns(passes.task, passes.unit, passes.symmetric)
+        self._single = Patterns(passes.task, passes.unit, passes.symmetric, passes.single is not None)
         self._starts = np.concatenate([W, crossed])
         random_widths = np.resize(_RANDOM_WIDTHS if mu0 is None else mu0, len(W))
         self._widths = np.concatenate([random_widths, np.full(len(crossed), CROSSING_WIDTH)])
         crossing_count = round(_CROSSINGS_PER_START * (len(W) - 1))
         self._path_count = len(self._starts) + crossing_count
         self._crossings = Crossings(passes, seed_of(W[0]), 0, crossing_count)
-        self._stack = self._new_stack(_EXPLORED_WIDTH, _MAX_AGE)
+        self._stack = self._new_stack(self._single, _EXPLORED_WIDTH, _MAX_AGE)
         self._ended = self.optima = self._stack.paths
         self.started = self.iterations = 0
         self.is_finished = False
         # A run without time for a step returns the best start.
         self._start_paths()
 
-    def _new_stack(self, last_width: float, max_age: int) -> Stack:
-        return Stack(self.patterns, self.shrink, last_width, self.tol, max_age)
+    def _new_stack(self, patterns: Patterns, last_width: float, max_age: int) -> Stack:
+        return Stack(patterns, self.shrink, last_width, self.tol, max_age)
 
     @property
     def running(self) -> Paths:
@@ -103,8 +105,9 @@ class Search:
                 self._end_below(float(self.optima.margins[MAX_PARENTS - 1]))
         self._merge()
         least = self.optima.margins.max() - _EXPLORED_WIDTH * self.passes.unit
-        self._stack = self._new_stack(0.1 * self.tol, max_iter)
-        self._stack.add(self.optima.only(np.flatnonzero(self.optima.t >= least)[:_MAX_POLISHED]))
+        self._stack = self._new_stack(self.patterns, 0.1 * self.tol, max_iter)
+        best = self.optima.only(np.flatnonzero(self.optima.t >= least)[:_MAX_POLISHED])
+        self._stack.add(self._stack.continued(best))
         while len(self._stack):
             yield from self._iterate()
             if len(self._ended.t):
@@ -148,4 +151,9 @@ class Search:
     def best(self) -> Paths:
         """Return the path with the largest margin of all."""
         paths = self.optima.joined(self._ended).joined(self.running)
+        paths.W = unit_rows(paths.W.astype(np.float64))
         return paths.only([int(self.passes.task.margin(paths.W).argmax())])
+
+    def best_running(self) -> Array:
+        """Return the running point with the largest margin, shape (1, n, m)."""
+        return unit_rows(self.running.W[[self.running.margins.argmax()]].astype(np.float64))

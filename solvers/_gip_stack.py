@@ -4,15 +4,14 @@ The first axis of every array is the path. Only the factorizations loop over the
 step is Python's. Sizes: b paths, n rows of W, m inputs, p patterns, N pairs of rows, R = p N stabilities.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qcqpbench.problem.maxmargin import unit_rows
-
 from ._gip_passes import Patterns
+from ._gip_paths import Paths, Slopes
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -24,51 +23,10 @@ _MAX_DECREMENT, _CENTRAL_DECREMENT = 10.0, 0.1
 # Width below which μ falls faster: by this factor, and on a central path to this power of the width.
 _TAIL_WIDTH, _TAIL_SHRINK, _TAIL_POWER = 2e-2, 0.2, 1.5
 _BOUNDARY_SHARE, _MAX_STEP_LENGTH, _MIN_STEP_LENGTH, _ARMIJO_SHARE = 0.95, 0.5, 1e-8, 1e-4
+# Allowance for rounding in the barrier function, in units of the precision and of the typical stability.
+_ROUNDINGS = 500
 # Shifts are in units of the typical stability.
 _MAX_SHIFT_TRIALS, _FIRST_SHIFT, _MIN_SHIFT = 60, 2.0, 3e-2
-
-
-@dataclass
-class Paths:
-    """State of several paths; the first axis of each array is the path.
-
-    Parameters
-    ----------
-    W, t, g, weights, mu, residual
-        As in `Batch`.
-    shift, keep_shift
-        Last shift of the Newton matrix, and whether the search for the next one begins there.
-    wP, Pw
-        Products w_iᵀP^r and P^r w_i, shape (b, n, p, m).
-    age
-        Number of steps.
-    """
-
-    W: Array
-    t: Array
-    g: Array
-    weights: Array
-    mu: Array
-    shift: Array
-    keep_shift: Mask
-    wP: Array  # noqa: N815 (as in Batch)
-    Pw: Array
-    residual: Array
-    age: Index
-
-    def only(self, which: Mask | Index | list[int]) -> "Paths":
-        """Return the paths that the mask or the indices `which` select."""
-        return Paths(**{field.name: getattr(self, field.name)[which] for field in fields(self)})
-
-    def joined(self, other: "Paths") -> "Paths":
-        """Return the paths of both."""
-        values = ((field.name, getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
-        return Paths(**{name: np.concatenate(pair) for name, *pair in values})
-
-    @property
-    def margins(self) -> Array:
-        """Margin of each path, its smallest stability."""
-        return self.g.min(axis=1)
 
 
 class _Directions(NamedTuple):
@@ -80,7 +38,7 @@ class _Directions(NamedTuple):
 
 
 class Stack:
-    """Paths to maxima of the barrier function t + μ Σ ln(g − t), in float64, each of which takes a step at a time.
+    """Paths to maxima of the barrier function t + μ Σ ln(g − t), each of which takes a step at a time.
 
     Parameters
     ----------
@@ -100,6 +58,9 @@ class Stack:
     def __init__(self, patterns: Patterns, shrink: float, last_width: float, tol: float, max_age: int) -> None:
         self.patterns, self.shrink, self.last_width, self.tol, self.max_age = patterns, shrink, last_width, tol, max_age
         self.unit, self.stability_count = patterns.unit, patterns.labels.size
+        self.tiny = float(patterns.limits.tiny)
+        # A step is taken although rounding lowers the barrier function by this much.
+        self.allowance = _ROUNDINGS * float(patterns.limits.eps) * self.unit
         task = patterns.task
         self.paths = self.new_paths(np.empty((0, task.n, task.m)), np.empty(0))
 
@@ -112,7 +73,8 @@ class Stack:
 
     def new_paths(self, W: Array, width: Array) -> Paths:
         """Return paths from the points `W`, shape (b, n, m), with unit rows, that begin at the given widths."""
-        b = len(W)
+        b, dtype = len(W), self.patterns.dtype
+        W, width = W.astype(dtype, copy=False), width.astype(dtype, copy=False)
         wP, Pw = self.patterns.products(W)
         g = self.patterns.stabilities(wP, W)
         mu = width * self.unit / self.stability_count
@@ -123,13 +85,24 @@ class Stack:
             g=g,
             weights=mu[:, None] / (g - t[:, None]),
             mu=mu,
-            shift=np.full(b, _FIRST_SHIFT * self.unit),
+            shift=np.full(b, _FIRST_SHIFT * self.unit, dtype),
             keep_shift=np.ones(b, dtype=bool),
             wP=wP,
             Pw=Pw,
-            residual=np.full(b, np.inf),
+            residual=np.full(b, np.inf, dtype),
             age=np.zeros(b, dtype=np.intp),
         )
+
+    def continued(self, paths: Paths) -> Paths:
+        """Return paths of another stack with the precision of this one."""
+        dtype = self.patterns.dtype
+        W = _unit_rows(paths.W.astype(dtype))
+        wP, Pw = self.patterns.products(W)
+        g, mu = self.patterns.stabilities(wP, W), paths.mu.astype(dtype)
+        # Rounding must not make a slack negative.
+        t = np.minimum(paths.t.astype(dtype), g.min(axis=1) - 1e-3 * mu)
+        weights, shift, residual = (values.astype(dtype) for values in (paths.weights, paths.shift, paths.residual))
+        return replace(paths, W=W, t=t, g=g, weights=weights, mu=mu, shift=shift, residual=residual, wP=wP, Pw=Pw)
 
     def remove_below(self, margin: float) -> Paths:
         """Remove the paths whose optima are expected to be below `margin`, and return them.
@@ -149,9 +122,14 @@ class Stack:
         paths = self.paths
         slack = paths.g - paths.t[:, None]
         root = np.sqrt(paths.weights / slack)
-        slopes = self._scaled_slopes(root)
-        self._note_residuals(slopes, slack, root)
-        forces, answers, solved = self._solve(self._newton_matrices(slopes), slopes, slack, root)
+        slopes = Slopes(self.patterns, paths, root)
+        gradients = slopes.sums([paths.weights / root, 1.0 / (slack * root), root])
+        self._note_residuals(gradients[:, 0], slack)
+        forces = np.zeros((len(root), 2, gradients.shape[2] + 1), root.dtype)
+        forces[:, 0, :-1], forces[:, 0, -1], forces[:, 1, -1] = gradients[:, 1], -(1.0 / slack).sum(axis=1), 1.0
+        answers, solved = self._shifted_solutions(slopes.newton_matrices(gradients[:, 2]), forces)
+        for part in (0, 1):
+            answers[:, part] = self._tangent(answers[:, part])
         # The gradient of the barrier function is μ forces[:, 0] + forces[:, 1], and the direction is linear in it.
         forms = np.matmul(forces, answers.swapaxes(1, 2))
         decrement = self._decrement(forms)
@@ -159,7 +137,7 @@ class Stack:
         going = solved & ~(converged & self._is_last()) & (paths.age < self.max_age)
         self._lower(converged & going, decrement < _CENTRAL_DECREMENT * paths.mu)
         moves = paths.mu[:, None] * answers[:, 0] + answers[:, 1]
-        change = np.matmul(slopes, moves[:, :, None])[:, :, 0] / root
+        change = slopes.along(moves[:, :-1]) / root - moves[:, -1:]
         directions = _Directions(moves, change, self._decrement(forms))
         ended = paths.only(~going)
         if len(ended.t):
@@ -200,25 +178,10 @@ class Stack:
         lower = np.maximum(np.where(width > _TAIL_WIDTH, self.shrink * width, tail), self.last_width)
         self.paths.mu = np.where(which, lower * self.unit / self.stability_count, self.paths.mu)
 
-    def _scaled_slopes(self, root: Array) -> Array:
-        """Return the Jacobians ∂(g − t)/∂(W, t), shape (b, R, n m + 1), with row r multiplied by root[:, r]."""
-        paths, labels = self.paths, self.patterns.labels
-        b, n, _, m = paths.wP.shape
-        signed = root.reshape(b, *labels.shape) * labels
-        slopes = (np.zeros if n > 2 else np.empty)((b, *labels.shape, n * m + 1))
-        for k, (i, j) in enumerate(self.patterns.pairs):
-            scale = signed[:, :, k, None]
-            np.multiply(paths.Pw[:, j], scale, out=slopes[:, :, k, i * m : (i + 1) * m])
-            np.multiply(paths.wP[:, i], scale, out=slopes[:, :, k, j * m : (j + 1) * m])
-        slopes = slopes.reshape(b, self.stability_count, n * m + 1)
-        slopes[:, :, -1] = -root
-        return slopes
-
-    def _note_residuals(self, slopes: Array, slack: Array, root: Array) -> None:
-        """Store the largest violation of the KKT conditions of each path."""
+    def _note_residuals(self, gradient: Array, slack: Array) -> None:
+        """Store the largest violation of the KKT conditions of each path; `gradient` is that of Σλg."""
         paths = self.paths
-        gradient = np.matmul((paths.weights / root)[:, None], slopes)[:, 0]
-        stationarity = np.abs(self._tangent(gradient)[:, :-1]).max(axis=1, initial=0.0)
+        stationarity = np.abs(gradient).max(axis=1, initial=0.0)
         balance = np.abs(1.0 - paths.weights.sum(axis=1)) * self.unit
         complementarity = (paths.weights * slack).max(axis=1)
         paths.residual = np.maximum(np.maximum(stationarity, balance), complementarity) / self.unit
@@ -230,47 +193,6 @@ class Stack:
         v[:, :-1] = (rows - np.sum(rows * W, axis=2, keepdims=True) * W).reshape(len(v), -1)
         return v
 
-    def _newton_matrices(self, slopes: Array) -> Array:
-        """Return SᵀS for `slopes` S, plus the Hessian of the Lagrangian, on the tangent space, shape (b, n m + 1, …).
-
-        On the normal space, which the rows of W span, the matrix is a multiple of the identity.
-        """
-        paths, (b, n, m) = self.paths, self.paths.W.shape
-        H = np.matmul(slopes.swapaxes(1, 2), slopes)
-        shares = (paths.weights * paths.g).reshape(b, *self.patterns.labels.shape).sum(axis=1)
-        curvature = np.zeros((b, n))
-        mixture = self.patterns.mixture(paths.weights)
-        for k, (i, j) in enumerate(self.patterns.pairs):
-            H[:, i * m : (i + 1) * m, j * m : (j + 1) * m] -= mixture[:, k]
-            H[:, j * m : (j + 1) * m, i * m : (i + 1) * m] -= mixture[:, k].swapaxes(1, 2)
-            curvature[:, [i, j]] += shares[:, k, None]
-        diagonal = H.reshape(b, -1)[:, : -1 : n * m + 2]
-        diagonal += np.repeat(curvature, m, axis=1)
-        fill = np.abs(diagonal).mean(axis=1)
-        normals = np.zeros((b, n * m + 1, n))
-        for i in range(n):
-            normals[:, i * m : (i + 1) * m, i] = paths.W[:, i]
-        along = np.matmul(H, normals)
-        inner = np.matmul(normals.swapaxes(1, 2), along) + fill[:, None, None] * np.eye(n)
-        along -= np.matmul(normals, 0.5 * inner)
-        update = np.matmul(normals, along.swapaxes(1, 2))
-        H -= update
-        H -= update.swapaxes(1, 2)
-        return H
-
-    def _solve(self, H: Array, slopes: Array, slack: Array, root: Array) -> tuple[Array, Array, Mask]:
-        """Solve with shifted `H` for the two parts of the gradient, those that are proportional to μ and constant.
-
-        Return the parts and the solutions, shape (b, 2, n m + 1), and a mask of the paths whose H could be factored.
-        """
-        forces = np.zeros((len(H), 2, H.shape[1]))
-        forces[:, 0] = self._tangent(np.matmul((1.0 / (slack * root))[:, None], slopes)[:, 0])
-        forces[:, 1, -1] = 1.0
-        answers, solved = self._shifted_solutions(H, forces)
-        for part in (0, 1):
-            answers[:, part] = self._tangent(answers[:, part])
-        return forces, answers, solved
-
     def _shifted_solutions(self, H: Array, forces: Array) -> tuple[Array, Mask]:
         """Return the solutions with H plus a multiple of the identity on W, for which a Cholesky factor exists.
 
@@ -278,10 +200,11 @@ class Stack:
         """
         from scipy.linalg import lapack
 
+        solve = lapack.sposv if H.dtype == np.float32 else lapack.dposv
         paths, size, least = self.paths, H.shape[1], _MIN_SHIFT * self.unit
         lower = np.where(paths.shift > 3 * least, paths.shift / 3, 0.0)
         shift = np.where(paths.keep_shift, paths.shift, lower)
-        answers, todo = np.zeros(forces.shape), list(range(len(H)))
+        answers, todo = np.zeros_like(forces), list(range(len(H)))
         paths.keep_shift = np.zeros(len(H), dtype=bool)
         for _ in range(_MAX_SHIFT_TRIALS):
             shifted = H[todo]
@@ -289,7 +212,7 @@ class Stack:
             failed = []
             for place, k in enumerate(todo):
                 # The matrix is symmetric, so its transpose, in the column-major order of LAPACK, is not copied.
-                _, answer, info = lapack.dposv(shifted[place].T, forces[k].T, lower=1, overwrite_a=1)
+                _, answer, info = solve(shifted[place].T, forces[k].T, lower=1, overwrite_a=1)
                 if info == 0:
                     answers[k] = answer.T
                 else:
@@ -317,7 +240,7 @@ class Stack:
         symmetric = patterns.symmetric
         paths.wP = (paths.wP + at * dP) / stretch
         paths.Pw = paths.wP if symmetric else (paths.Pw + at * Pd) / stretch
-        paths.W, paths.t, paths.g = unit_rows(paths.W + at[:, 0] * D), paths.t + length * dt, g
+        paths.W, paths.t, paths.g = _unit_rows(paths.W + at[:, 0] * D), paths.t + length * dt, g
         paths.age += 1
         return ~accepted
 
@@ -329,10 +252,10 @@ class Stack:
         """
         paths, dt = self.paths, directions.move[:, -1]
         squares, tilt = np.sum(D * D, axis=2), directions.change + dt[:, None]
-        nearest = np.maximum((-directions.change / slack).max(axis=1), 1e-300)
-        farthest = np.maximum(np.sqrt(squares.max(axis=1)), 1e-300)
+        nearest = np.maximum((-directions.change / slack).max(axis=1), self.tiny)
+        farthest = np.maximum(np.sqrt(squares.max(axis=1)), self.tiny)
         length = np.minimum(1.0, np.minimum(_BOUNDARY_SHARE / nearest, _MAX_STEP_LENGTH / farthest))
-        target = paths.t + paths.mu * np.log(slack).sum(axis=1) - 1e-13 * self.unit
+        target = paths.t + paths.mu * np.log(slack).sum(axis=1) - self.allowance
         g, searching = paths.g.copy(), np.arange(len(length))
         while searching.size:
             at = length[searching]
@@ -365,6 +288,12 @@ class Stack:
         """Move the multipliers along their Newton directions, with step lengths that keep them positive."""
         paths, mu = self.paths, self.paths.mu[:, None]
         direction = mu / slack - paths.weights * (1.0 + change / slack)
-        length = np.minimum(1.0, _BOUNDARY_SHARE / np.maximum((-direction / paths.weights).max(axis=1), 1e-300))
+        length = np.minimum(1.0, _BOUNDARY_SHARE / np.maximum((-direction / paths.weights).max(axis=1), self.tiny))
         rates = mu / slack_after
         paths.weights = np.clip(paths.weights + length[:, None] * direction, 1e-8 * rates, 1e8 * rates)
+
+
+def _unit_rows(W: Array) -> Array:
+    """Scale the rows of `W`, whose lengths are close to 1, to length 1."""
+    scaled: Array = W / np.sqrt(np.sum(W * W, axis=2, keepdims=True))
+    return scaled

@@ -24,6 +24,8 @@ Step = TypeVar("Step")
 
 # Estimate of the time of a Newton step relative to that of a cycle of the warm-up.
 _NEWTON_TIME_RATIO = 10
+# Number of starts of tasks with crossings relative to that of tasks without.
+_START_RATIO_WITH_CROSSINGS = 1.4
 # First width and pace of the path from a pair of axes, which must not leave the point.
 _AXES_WIDTH, _AXES_SHRINK = 1e-3, 0.3
 
@@ -40,7 +42,7 @@ class Gip(TaskSolver):
     starts
         Number of paths from the given start and from random points; other paths begin at crossings of their optima if
         the task has less than 200 weights. The default is 8 plus 24 times the number of stabilities per weight, at most
-        42; tasks with at most 60 weights have more (docs/background/gip.md).
+        42; tasks with less than 200 weights have more (docs/background/gip.md).
     mu0
         Initial μ, in units of (typical stability)/(number of stabilities). A larger μ makes the function smoother. The
         default is 0.5, on tasks with at most 60 weights 0.5 and 0.2 in turn, and m / 100, at most 4, for tasks with at
@@ -52,7 +54,7 @@ class Gip(TaskSolver):
         KKT residual at which a path stops, in units of the typical stability.
     precision
         "mixed": products with the patterns in float32 until μ is small, then in float64. "double": always in float64.
-        Tasks with at most 60 weights are always solved in float64.
+        On tasks with at most 60 weights: all arithmetic in float32 until only the best paths go on.
     max_iter
         Limit on the number of Newton steps of a path.
     """
@@ -101,7 +103,7 @@ class Gip(TaskSolver):
         """Follow the paths of a task with few weights."""
         search = Search(passes, W, crossed, self.mu0, self.shrink, self.tol)
         for _ in pace.while_time(search.run(self.max_iter)):
-            pace.report_better(search.running.W, search.running.margins)
+            pace.report_better(W := search.best_running(), passes.task.margin(W))
         end = search.best()
         is_finished = search.is_finished and end.age[0] < self.max_iter
         state = end.W[0], end.weights[0], float(end.residual[0])
@@ -200,7 +202,8 @@ def automatic_starts(task: MaxMargin) -> int:
     """Return the default number of starts; it grows with the load, because there are more local optima at high load."""
     if task.n * task.m <= FEW_WEIGHTS:
         return random_start_count(task)
-    return min(42, round(8 + 24 * task.labels.size / (task.n * task.m)))
+    count = min(42.0, 8 + 24 * task.labels.size / (task.n * task.m))
+    return round(_START_RATIO_WITH_CROSSINGS * count if crossing_rounds(task.n, task.m) else count)
 
 
 def batch_of_starts(start: Array, count: int, number: int = 0) -> Array:

@@ -10,6 +10,7 @@ from qcqpbench.run.attempt import solve
 from qcqpbench.run.run_spec import random_start
 from qcqpbench.solvers._gip_crossings import Crossings, best_first, best_pair_of_axes, seed_of
 from qcqpbench.solvers._gip_passes import Passes, Patterns
+from qcqpbench.solvers._gip_paths import Slopes
 from qcqpbench.solvers._gip_schedule import Schedule, crossing_rounds
 from qcqpbench.solvers._gip_search import FEW_WEIGHTS, Search, random_start_count
 from qcqpbench.solvers._gip_stack import Stack
@@ -66,6 +67,63 @@ def test_products_and_stabilities_are_those_of_the_task(make_task: MakeTask, n: 
     assert patterns.stabilities(wP, W) == pytest.approx(task.stabilities(W).reshape(3, -1))
     weights = np.random.default_rng(0).random((3, task.labels.size))
     assert patterns.mixture(weights) == pytest.approx(task.mixture(weights.reshape(3, *task.labels.shape)))
+
+
+@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("single", [False, True])
+def test_slopes_and_newton_matrices_agree_with_finite_differences(
+    make_task: MakeTask, n: int, symmetric: bool, single: bool
+) -> None:
+    """Compare first and second differences along great circles, in float64, of the stabilities and of Σλg."""
+    task = make_task(p=5, m=4, n=n)
+    if symmetric:
+        task = MaxMargin(task.patterns + task.patterns.swapaxes(1, 2), task.labels)
+    passes, rng = Passes(task, mixed=False), np.random.default_rng(3)
+    stack = Stack(Patterns(task, passes.unit, symmetric, single), 0.4, 1e-10, 1e-9, 500)
+    paths = stack.new_paths(batch_of_starts(random_start(task), 3), np.full(3, 0.3))
+    W = paths.W.astype(np.float64)
+    root = rng.uniform(0.5, 2, paths.g.shape)
+    slopes = Slopes(stack.patterns, paths, root.astype(stack.patterns.dtype))
+    moves = rng.normal(size=W.shape)
+    moves -= np.sum(moves * W, axis=2, keepdims=True) * W
+    lengths, angle = np.linalg.norm(moves, axis=2, keepdims=True), 1e-4
+
+    def stabilities(step: int) -> Array:
+        turned = [np.cos(step * angle * lengths) * W, np.sin(step * angle * lengths) / lengths * moves]
+        values: Array = task.stabilities(sum(turned)).reshape(root.shape)
+        return values
+
+    before, at, after = (stabilities(step) for step in (-1, 0, 1))
+    first, second = (after - before) / (2 * angle), (after - 2 * at + before) / angle**2
+    flat, precision = moves.reshape(3, -1), 1e-3 if single else 1e-5
+    assert slopes.along(flat) == pytest.approx(root * first, abs=precision * task.scale)
+    (sums,) = slopes.sums([root]).swapaxes(0, 1)
+    assert np.sum(sums * flat, axis=1) == pytest.approx(np.sum(root**2 * first, axis=1), abs=precision * task.scale)
+    upper = np.triu(slopes.newton_matrices(sums))
+    H = upper + np.triu(upper, 1).swapaxes(1, 2)
+    forms = np.einsum("bi,bij,bj->b", flat, H[:, :-1, :-1], flat)
+    expected = np.sum(root**2 * first**2 - paths.weights * second, axis=1)
+    assert forms == pytest.approx(expected, abs=10 * precision * np.abs(expected).max())
+    # The last row and column are those of t.
+    assert np.einsum("bi,bi->b", H[:, -1, :-1], flat) == pytest.approx(
+        -np.sum(root**2 * first, axis=1), abs=precision * task.scale
+    )
+    assert H[:, -1, -1] == pytest.approx(np.sum(root**2, axis=1))
+
+
+@pytest.mark.parametrize("spec", ["m=10,load=1,seed=2", "m=12,load=0.5,seed=1,n=3", "m=20,load=1,ensemble=gaussian"])
+def test_points_of_a_run_in_single_precision_are_precise(spec: str) -> None:
+    task, budget = task_of(spec), Budget(60)
+    solution = Gip().build(task)(random_start(task), budget)
+    double = Gip(precision="double").build(task)(random_start(task), Budget(60))
+    assert solution.termination is Termination.LOCALLY_OPTIMAL and float(solution.details["kkt_residual"]) < 1e-8
+    assert solution.x is not None
+    for point in (solution.x, *(point for _, point in budget.trace)):
+        assert np.linalg.norm(point, axis=1) == pytest.approx(1, abs=1e-14)
+    margins = [float(task.margin(point)) for _, point in budget.trace]
+    assert margins == sorted(margins)
+    assert solution.objective == pytest.approx(double.objective, abs=1e-9 * task.scale)
 
 
 def test_steps_keep_the_products_of_the_points_and_raise_the_barrier() -> None:
