@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qcqpbench import rng
-from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
+from qcqpbench.problem.maxmargin import unit_rows
 
 from ._gip_passes import Passes, distinct
 
@@ -25,23 +25,6 @@ def best_first(passes: Passes, points: Array) -> Array:
     """Return the points that are not close to one with a larger margin, the largest margin first."""
     sorted_points = points[np.argsort(-passes.task.margin(points), kind="stable")]
     return sorted_points[distinct(passes, sorted_points)]
-
-
-def best_pair_of_axes(task: MaxMargin) -> Array:
-    """Return the W of largest margin with rows (e_a + e_b)/√2 and (e_a − e_b)/√2, e_a being unit vectors.
-
-    The task must have n = 2. The stabilities are ½ ζ^r (P^r_aa − P^r_bb − P^r_ab + P^r_ba). They vanish for symmetric
-    patterns with equal diagonals, so that no margin below zero is optimal. Smoothed paths seldom end at such a point.
-    """
-    worst = np.full((task.m, task.m), np.inf)
-    for pattern, label in zip(task.patterns, task.labels[:, 0].tolist(), strict=True):
-        diagonal = np.diag(pattern)
-        np.minimum(worst, label * (diagonal[:, None] - diagonal - pattern + pattern.T), out=worst)
-    np.fill_diagonal(worst, -np.inf)
-    a, b = np.unravel_index(worst.argmax(), worst.shape)
-    W = np.zeros((2, task.m))
-    W[:, a], W[:, b] = np.sqrt(0.5), (np.sqrt(0.5), -np.sqrt(0.5))
-    return W
 
 
 class Crossings:

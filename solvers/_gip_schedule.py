@@ -59,8 +59,6 @@ _WIDTH, _SHRINK = 0.5, 0.4
 # With many inputs, paths end in larger margins if they are smoothed more at first and lose their smoothing slowly. Many
 # of them meet on the way, so they are merged at early gates.
 _MANY_INPUTS, _INPUTS_PER_SMOOTHING, _MAX_SMOOTHING, _SLOW_SHRINK = 200, 50, 8.0, 0.55
-# With fewer weights (n m) than this, paths from crossings of the optima follow, in more rounds if there are few inputs.
-_CROSSED_WEIGHTS, _CROSSED_INPUTS = 200, 60
 _MERGING = (Gate(2.0, 1.0, 1), Gate(1.0, 1.0, 1), Gate(0.5, 1.0, 1), Gate(0.25, 1.0, 1))
 
 
@@ -87,8 +85,3 @@ def schedule(n: int, m: int, paths: int, width: float | None = None, shrink: flo
         (_SLOW_SHRINK if many else _SHRINK) if shrink is None else shrink,
         (*merging, *_SELECTION),
     )
-
-
-def crossing_rounds(n: int, m: int) -> int:
-    """Return the number of rounds of paths from crossings, after the paths from random starts."""
-    return max(1, _CROSSED_INPUTS // m) if n * m < _CROSSED_WEIGHTS else 0

@@ -16,19 +16,21 @@ from ._gip_stack import Stack
 Array = NDArray[np.float64]
 
 # Largest number of weights, n m, of the tasks that are solved here.
-FEW_WEIGHTS = 60
+FEW_WEIGHTS = 199
 # The default number of random starts grows with the number of stabilities per weight up to this limit.
-_MIN_STARTS, _SLOPE_INPUTS, _MAX_STABILITIES_PER_WEIGHT = 8, 12, 2.5
-# First widths of the paths from random points, in turn.
-_RANDOM_WIDTHS, _SHRINK = (0.5, 0.2), 0.4
+_MIN_STARTS, _MAX_STABILITIES_PER_WEIGHT = 8, 2.5
+# First width of the paths from random points: at least the first number, and m over the second. Pace of all widths.
+_MIN_RANDOM_WIDTH, _INPUTS_PER_WIDTH, _SHRINK = 1.0, 50, 0.4
 # A path ends at this width at first, or when its optimum will not be crossed; only the best of all go on to the end.
 _EXPLORED_WIDTH, _MAX_AGE, _MAX_POLISHED = 0.02, 50, 12
 # Number of paths from crossings for each random start but the first.
 _CROSSINGS_PER_START = 1.0
 # Points that overlap by more than this are one optimum.
 _MAX_OVERLAP = 0.99
-# Number of paths that run at a time, and smallest number of paths that begin together.
-_RUNNING, _MIN_ADDED = 96, 8
+# Share of the paths that go on when they have converged at a width.
+_SHARE = 0.65
+# Largest number of paths that run at a time, and of the entries of their slopes; smallest number that begin together.
+_MAX_RUNNING, _MAX_ENTRIES, _MIN_ADDED = 96, 4_000_000, 8
 
 
 def random_start_count(task: MaxMargin) -> int:
@@ -37,7 +39,7 @@ def random_start_count(task: MaxMargin) -> int:
     The numbers were chosen so that a run takes about four times as long as one start of IPOPT.
     """
     stabilities_per_weight = task.labels.size / (task.n * task.m)
-    slope = task.n * (_SLOPE_INPUTS + task.m)
+    slope = task.n * min(18 + 1.8 * task.m, 1000 / task.m)
     return round(_MIN_STARTS + slope * min(stabilities_per_weight, _MAX_STABILITIES_PER_WEIGHT))
 
 
@@ -72,20 +74,23 @@ class Search:
         self.patterns = Patterns(passes.task, passes.unit, passes.symmetric)
         self._single = Patterns(passes.task, passes.unit, passes.symmetric, passes.single is not None)
         self._starts = np.concatenate([W, crossed])
-        random_widths = np.resize(_RANDOM_WIDTHS if mu0 is None else mu0, len(W))
+        random_width = max(_MIN_RANDOM_WIDTH, passes.task.m / _INPUTS_PER_WIDTH) if mu0 is None else mu0
+        random_widths = np.full(len(W), random_width)
         self._widths = np.concatenate([random_widths, np.full(len(crossed), CROSSING_WIDTH)])
+        entries = passes.task.labels.size * passes.task.m * 2
+        self._most_running = min(max(_MAX_ENTRIES // entries, _MIN_ADDED), _MAX_RUNNING)
         crossing_count = round(_CROSSINGS_PER_START * (len(W) - 1))
         self._path_count = len(self._starts) + crossing_count
         self._crossings = Crossings(passes, seed_of(W[0]), 0, crossing_count)
-        self._stack = self._new_stack(self._single, _EXPLORED_WIDTH, _MAX_AGE)
+        self._stack = self._new_stack(self._single, _EXPLORED_WIDTH, _MAX_AGE, _SHARE)
         self._ended = self.optima = self._stack.paths
         self.started = self.iterations = 0
         self.is_finished = False
         # A run without time for a step returns the best start.
         self._start_paths()
 
-    def _new_stack(self, patterns: Patterns, last_width: float, max_age: int) -> Stack:
-        return Stack(patterns, self.shrink, last_width, self.tol, max_age)
+    def _new_stack(self, patterns: Patterns, last_width: float, max_age: int, share: float = 1.0) -> Stack:
+        return Stack(patterns, self.shrink, last_width, self.tol, max_age, share)
 
     @property
     def running(self) -> Paths:
@@ -129,7 +134,7 @@ class Search:
 
         Crossings begin when half of the paths from the given starts have ended.
         """
-        room = min(_RUNNING - len(self._stack), self._path_count - self.started)
+        room = min(self._most_running - len(self._stack), self._path_count - self.started)
         if room < _MIN_ADDED and len(self._stack):
             return
         W, widths = self._starts[self.started :][:room], self._widths[self.started :][:room]
@@ -137,6 +142,8 @@ class Search:
             if self.started - len(self._stack) < len(self._starts) / 2:
                 return
             self._merge()
+            if not len(self.optima.t):
+                return
             W, widths = self._crossings.take(self.optima.W, room), np.full(room, CROSSING_WIDTH)
         self._stack.add(self._stack.new_paths(W, widths))
         self.started += len(W)

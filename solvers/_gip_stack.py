@@ -25,6 +25,8 @@ _TAIL_WIDTH, _TAIL_SHRINK, _TAIL_POWER = 2e-2, 0.2, 1.5
 _BOUNDARY_SHARE, _MAX_STEP_LENGTH, _MIN_STEP_LENGTH, _ARMIJO_SHARE = 0.95, 0.5, 1e-8, 1e-4
 # Allowance for rounding in the barrier function, in units of the precision and of the typical stability.
 _ROUNDINGS = 500
+# Number of paths that must have converged at a μ before some of them are dropped there.
+_MIN_ARRIVED = 12
 # Shifts are in units of the typical stability.
 _MAX_SHIFT_TRIALS, _FIRST_SHIFT, _MIN_SHIFT = 60, 2.0, 3e-2
 
@@ -53,9 +55,16 @@ class Stack:
         KKT residual at which a path ends too, in units of the typical stability, if its width is not larger.
     max_age
         Largest number of steps of a path; it then ends without having converged.
+    share
+        Share of the paths that go on when they have converged at a μ, those with the largest t. The others are dropped.
     """
 
-    def __init__(self, patterns: Patterns, shrink: float, last_width: float, tol: float, max_age: int) -> None:
+    def __init__(
+        self, patterns: Patterns, shrink: float, last_width: float, tol: float, max_age: int, share: float = 1.0
+    ) -> None:
+        self.share = share
+        # The t of the paths that have converged at each μ.
+        self._arrived: dict[float, Array] = {}
         self.patterns, self.shrink, self.last_width, self.tol, self.max_age = patterns, shrink, last_width, tol, max_age
         self.unit, self.stability_count = patterns.unit, patterns.labels.size
         self.tiny = float(patterns.limits.tiny)
@@ -118,7 +127,7 @@ class Stack:
         return removed
 
     def iterate(self) -> Paths:
-        """Take one Newton step on each path; return the paths that have ended, which are removed."""
+        """Take one Newton step on each path; return the paths that have ended, without those that are dropped."""
         paths = self.paths
         slack = paths.g - paths.t[:, None]
         root = np.sqrt(paths.weights / slack)
@@ -135,18 +144,32 @@ class Stack:
         decrement = self._decrement(forms)
         converged = decrement < self._decrement_limit() * paths.mu
         going = solved & ~(converged & self._is_last()) & (paths.age < self.max_age)
+        ends, going = ~going, going & ~self._dropped(converged & going)
         self._lower(converged & going, decrement < _CENTRAL_DECREMENT * paths.mu)
         moves = paths.mu[:, None] * answers[:, 0] + answers[:, 1]
         change = slopes.along(moves[:, :-1]) / root - moves[:, -1:]
         directions = _Directions(moves, change, self._decrement(forms))
-        ended = paths.only(~going)
-        if len(ended.t):
+        ended = paths.only(ends)
+        if not going.all():
             self.paths, directions = paths.only(going), _Directions(*(values[going] for values in directions))
         if going.any():
             stuck = self._take(directions)
             if stuck.any():
                 ended, self.paths = ended.joined(self.paths.only(stuck)), self.paths.only(~stuck)
         return ended
+
+    def _dropped(self, arrived: Mask) -> Mask:
+        """Return a mask of the paths that are dropped, among those that have just `arrived` at the end of their μ."""
+        dropped = np.zeros_like(arrived)
+        if self.share == 1 or not arrived.any():
+            return dropped
+        mu, t = self.paths.mu, self.paths.t
+        for level in np.unique(mu[arrived]).tolist():
+            here = arrived & (mu == level)
+            all_t = self._arrived[level] = np.concatenate([self._arrived.get(level, t[:0]), t[here]])
+            if len(all_t) >= _MIN_ARRIVED:
+                dropped |= here & (t < np.quantile(all_t, 1 - self.share))
+        return dropped
 
     def _decrement(self, forms: Array) -> Array:
         """Return the squared Newton decrement of each path at its μ."""

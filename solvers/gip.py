@@ -1,7 +1,7 @@
 """Graduated interior-point method for max-margin tasks on products of unit spheres (docs/background/gip.md)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -13,9 +13,10 @@ from qcqpbench.catalog.status import Termination
 from qcqpbench.errors import require
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 
-from ._gip_crossings import Crossings, best_first, best_pair_of_axes, seed_of
+from ._gip_axes import best_pair_of_axes, zero_point_on_axes
+from ._gip_crossings import best_first, seed_of
 from ._gip_passes import Passes, distinct, warm_up
-from ._gip_schedule import Schedule, crossing_rounds, schedule
+from ._gip_schedule import Schedule, schedule
 from ._gip_search import FEW_WEIGHTS, Search, random_start_count
 from ._gip_state import Batch
 
@@ -24,8 +25,6 @@ Step = TypeVar("Step")
 
 # Estimate of the time of a Newton step relative to that of a cycle of the warm-up.
 _NEWTON_TIME_RATIO = 10
-# Number of starts of tasks with crossings relative to that of tasks without.
-_START_RATIO_WITH_CROSSINGS = 1.4
 # First width and pace of the path from a pair of axes, which must not leave the point.
 _AXES_WIDTH, _AXES_SHRINK = 1e-3, 0.3
 
@@ -40,13 +39,13 @@ class Gip(TaskSolver):
     Parameters
     ----------
     starts
-        Number of paths from the given start and from random points; other paths begin at crossings of their optima if
-        the task has less than 200 weights. The default is 8 plus 24 times the number of stabilities per weight, at most
-        42; tasks with less than 200 weights have more (docs/background/gip.md).
+        Number of paths from the given start and from random points. The default is 8 plus 24 times the number of
+        stabilities per weight, at most 42. Tasks with less than 200 weights have more (docs/background/gip.md), and
+        other paths from crossings of their optima.
     mu0
         Initial μ, in units of (typical stability)/(number of stabilities). A larger μ makes the function smoother. The
-        default is 0.5, on tasks with at most 60 weights 0.5 and 0.2 in turn, and m / 100, at most 4, for tasks with at
-        least 200 inputs m.
+        default is 0.5; on tasks with less than 200 weights it is m / 50, at least 1; and for tasks with at least 200
+        inputs m it is m / 100, at most 4.
     shrink
         Factor, less than 1, by which μ is multiplied when a path has converged at its μ. The default is 0.4, and 0.55
         for tasks with at least 200 inputs.
@@ -54,7 +53,7 @@ class Gip(TaskSolver):
         KKT residual at which a path stops, in units of the typical stability.
     precision
         "mixed": products with the patterns in float32 until μ is small, then in float64. "double": always in float64.
-        On tasks with at most 60 weights: all arithmetic in float32 until only the best paths go on.
+        On tasks with less than 200 weights: all arithmetic in float32 until only the best paths go on.
     max_iter
         Limit on the number of Newton steps of a path.
     """
@@ -95,7 +94,7 @@ class Gip(TaskSolver):
             weights = np.full(task.labels.shape, 1 / task.labels.size)
             return Climb(Solution(W[0], Termination.LOCALLY_OPTIMAL, 0.0, iterations=0, multipliers=weights), W[:1])
         pace = _Pace(budget, best)
-        follow = self._search if task.n * task.m <= FEW_WEIGHTS else self._follow_rounds
+        follow = self._search if task.n * task.m <= FEW_WEIGHTS else self._follow_batch
         climb = follow(passes, W, W[:0] if crossed is None else crossed, pace)
         return self._try_axes(passes, climb, pace)
 
@@ -109,20 +108,6 @@ class Gip(TaskSolver):
         state = end.W[0], end.weights[0], float(end.residual[0])
         counts = search.iterations, search.started, len(search.optima.W)
         return Climb(self._solution(passes, state, is_finished, pace, counts), search.optima.W)
-
-    def _follow_rounds(self, passes: Passes, W: Array, crossed: Array, pace: "_Pace") -> "Climb":
-        """Follow the paths of a task with many weights; with not so many, then paths from crossings of the optima."""
-        climb, count = self._follow_batch(passes, W, crossed, pace), len(W) + len(crossed)
-        for number in range(crossing_rounds(passes.task.n, passes.task.m) if count > 1 else 0):
-            if pace.is_out_of_time:
-                break
-            crossings = Crossings(passes, seed_of(W[0]), number, count).take(climb.optima, count)
-            later = self._follow_batch(passes, W[:0], crossings, pace)
-            better = max(climb.solution, later.solution, key=margin_of)
-            iterations = sum(each.solution.iterations or 0 for each in (climb, later))
-            optima = best_first(passes, np.concatenate([climb.optima, later.optima]))
-            climb = Climb(replace(better, iterations=iterations), optima)
-        return climb
 
     def _follow_batch(self, passes: Passes, W: Array, crossed: Array, pace: "_Pace") -> "Climb":
         """Follow paths in lockstep, those from `crossed` without the warm-up."""
@@ -143,8 +128,10 @@ class Gip(TaskSolver):
         return Climb(self._solution(passes, state, not batch.live.any(), pace, counts), best_first(passes, batch.W))
 
     def _try_axes(self, passes: Passes, climb: "Climb", pace: "_Pace") -> "Climb":
-        """Return the optimum at the best pair of axes if `climb` ends below zero and below that, else `climb`."""
-        W = best_pair_of_axes(passes.task) if margin_of(climb.solution) < 0 and passes.task.n == 2 else None
+        """Return the optimum at a point on few axes if `climb` ends below zero and below that, else `climb`."""
+        W = None
+        if margin_of(climb.solution) < 0 and not pace.is_out_of_time:
+            W = (best_pair_of_axes if passes.task.n == 2 else zero_point_on_axes)(passes.task)
         if W is None or passes.task.margin(W) <= margin_of(climb.solution):
             return climb
         batch = Batch(passes, W[None].copy(), Schedule(np.ones(1), _AXES_WIDTH, _AXES_SHRINK, ()), self.tol)
@@ -202,8 +189,7 @@ def automatic_starts(task: MaxMargin) -> int:
     """Return the default number of starts; it grows with the load, because there are more local optima at high load."""
     if task.n * task.m <= FEW_WEIGHTS:
         return random_start_count(task)
-    count = min(42.0, 8 + 24 * task.labels.size / (task.n * task.m))
-    return round(_START_RATIO_WITH_CROSSINGS * count if crossing_rounds(task.n, task.m) else count)
+    return min(42, round(8 + 24 * task.labels.size / (task.n * task.m)))
 
 
 def batch_of_starts(start: Array, count: int, number: int = 0) -> Array:

@@ -8,11 +8,12 @@ from qcqpbench.catalog.status import Termination
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 from qcqpbench.run.attempt import solve
 from qcqpbench.run.run_spec import random_start
-from qcqpbench.solvers._gip_crossings import Crossings, best_first, best_pair_of_axes, seed_of
+from qcqpbench.solvers._gip_axes import best_pair_of_axes, zero_point_on_axes
+from qcqpbench.solvers._gip_crossings import Crossings, best_first, seed_of
 from qcqpbench.solvers._gip_passes import Passes, Patterns
 from qcqpbench.solvers._gip_paths import Slopes
-from qcqpbench.solvers._gip_schedule import Schedule, crossing_rounds
-from qcqpbench.solvers._gip_search import FEW_WEIGHTS, Search, random_start_count
+from qcqpbench.solvers._gip_schedule import Schedule
+from qcqpbench.solvers._gip_search import Search, random_start_count
 from qcqpbench.solvers._gip_stack import Stack
 from qcqpbench.solvers._gip_state import Batch
 from qcqpbench.solvers.gip import Gip, batch_of_starts
@@ -150,7 +151,7 @@ def test_one_run_finds_the_optimum_that_branch_and_bound_proves(spec: str) -> No
         proof = solve(task, "branch_and_bound", time_limit=60)
         assert proof.termination is Termination.OPTIMAL and proof.bound is not None
         margin = solve(task, "gip", random_start(task, 1)).margin
-        assert margin is not None and margin >= proof.bound - 2e-4 * max(abs(proof.bound), 0.01 * task.scale), seed
+        assert margin is not None and margin >= proof.bound - 5e-4 * max(abs(proof.bound), 0.01 * task.scale), seed
 
 
 @pytest.mark.solver
@@ -277,8 +278,83 @@ def test_one_start_is_one_path() -> None:
     assert attempt.termination is Termination.LOCALLY_OPTIMAL
 
 
-def test_more_starts_at_higher_load_and_crossings_below_two_hundred_weights() -> None:
+def test_more_starts_at_higher_load() -> None:
     counts = [random_start_count(task_of(f"m=10,load={load}")) for load in (0.1, 1, 2.5, 3.5)]
     assert counts == sorted(counts) and counts[-1] == counts[-2] > counts[0]
-    assert FEW_WEIGHTS < 100
-    assert [crossing_rounds(n, m) for n, m in ((5, 20), (2, 50), (3, 50), (2, 100), (3, 100))] == [3, 1, 1, 0, 0]
+
+
+def test_few_paths_run_at_a_time_if_there_are_many_patterns(make_task: MakeTask) -> None:
+    running = []
+    for p in (10, 4000):
+        task = make_task(p=p, m=20, n=2)
+        search = Search(
+            Passes(task, mixed=True), batch_of_starts(random_start(task), 100), np.empty((0, 2, 20)), None, None, 1e-9
+        )
+        running.append(len(search.running.t))
+    assert running == [96, 25]
+
+
+def test_paths_with_small_t_are_dropped_when_many_have_arrived() -> None:
+    task = task_of("m=10,load=2,seed=4")
+    passes = Passes(task, mixed=False)
+    stack = Stack(Patterns(task, passes.unit, passes.symmetric), 0.4, 0.02, 1e-9, 100, 0.5)
+    stack.add(stack.new_paths(batch_of_starts(random_start(task), 30), np.full(30, 0.5)))
+    stack.paths.t = np.random.default_rng(1).permutation(30).astype(np.float64)
+    arrived = np.arange(30)
+    # Nothing is dropped while few paths have arrived; then every path that is not in the better half so far.
+    assert not stack._dropped(arrived < 8).any()
+    dropped = stack._dropped((arrived >= 8) & (arrived < 20))
+    assert dropped.tolist() == [8 <= k < 20 and t < np.median(stack.paths.t[:20]) for k, t in enumerate(stack.paths.t)]
+    # Paths at another μ are compared among themselves.
+    stack.paths.mu[20:] *= 0.4
+    assert not stack._dropped(arrived >= 20).any()
+
+
+def test_paths_end_at_larger_t_if_others_are_dropped() -> None:
+    task = task_of("m=10,load=2,seed=4")
+    passes = Passes(task, mixed=False)
+    patterns, W = Patterns(task, passes.unit, passes.symmetric), batch_of_starts(random_start(task), 60)
+    ended = {}
+    for share in (1.0, 0.5):
+        stack = Stack(patterns, 0.4, 0.02, 1e-9, 100, share)
+        stack.add(stack.new_paths(W, np.full(60, 0.5)))
+        ended[share] = stack.paths.only([])
+        while len(stack):
+            ended[share] = ended[share].joined(stack.iterate())
+    assert len(ended[1.0].t) == 60 and 0 < len(ended[0.5].t) < 20
+    assert ended[0.5].t.mean() > ended[1.0].t.mean()
+
+
+@pytest.mark.parametrize("n", [3, 4])
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_a_zero_point_on_axes_is_found_if_brute_force_finds_one(n: int, symmetric: bool) -> None:
+    rng, m, found = np.random.default_rng(8), 4, 0
+    pairs = [(a, b, sign) for a in range(m) for b in range(a) for sign in (1, -1)]
+    rows = [*np.eye(m), *(np.sqrt(0.5) * (np.eye(m)[a] + sign * np.eye(m)[b]) for a, b, sign in pairs)]
+    for p in range(1, 50, 4):
+        patterns = rng.choice([-1.0, 0, 0, 1], (p, m, m))
+        if symmetric:
+            patterns += patterns.swapaxes(1, 2)
+        patterns[:, range(m), range(m)] = 1
+        task = MaxMargin(patterns, rng.choice([-1, 1], (p, n * (n - 1) // 2)))
+        signed = np.array([*rows, *(-row for row in rows)])
+        products = np.einsum("ai,rij,bj->rab", signed, patterns, signed)
+        least = [(products * task.labels[:, k, None, None]).min(axis=0) > -1e-12 for k in range(task.labels.shape[1])]
+        exists = np.ones((len(signed),) * n, dtype=bool)
+        for k, (i, j) in enumerate(zip(*task.pairs, strict=True)):
+            exists &= np.expand_dims(least[k], tuple(axis for axis in range(n) if axis not in (i, j)))
+        W = zero_point_on_axes(task)
+        assert (W is not None) == exists.any()
+        if W is not None:
+            found += 1
+            assert np.linalg.norm(W, axis=1) == pytest.approx(1) and task.margin(W) > -1e-12
+    assert 0 < found < 12
+
+
+def test_the_search_for_a_zero_point_is_limited(make_task: MakeTask) -> None:
+    assert zero_point_on_axes(make_task(p=7, m=50, n=3)) is None
+
+
+def test_one_run_finds_an_optimum_at_zero_on_axes() -> None:
+    task = task_of("m=10,n=3,p=35,ensemble=psd,seed=213")
+    assert solve(task, "gip").margin == pytest.approx(0, abs=1e-9)
