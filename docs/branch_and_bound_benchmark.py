@@ -8,6 +8,10 @@ ends after the first size at which no task was proved optimal. `table` prints th
 docs/background/branch-and-bound.md.
 """
 
+import os
+
+os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
+
 import csv
 import sys
 import time
