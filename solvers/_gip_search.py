@@ -71,8 +71,6 @@ class Search:
         self, passes: Passes, W: Array, crossed: Array, mu0: float | None, shrink: float | None, tol: float
     ) -> None:
         self.passes, self.shrink, self.tol = passes, _SHRINK if shrink is None else shrink, tol
-        self.patterns = Patterns(passes.task, passes.unit, passes.symmetric)
-        self._single = Patterns(passes.task, passes.unit, passes.symmetric, passes.single is not None)
         self._starts = np.concatenate([W, crossed])
         random_width = max(_MIN_RANDOM_WIDTH, passes.task.m / _INPUTS_PER_WIDTH) if mu0 is None else mu0
         random_widths = np.full(len(W), random_width)
@@ -82,14 +80,15 @@ class Search:
         crossing_count = round(_CROSSINGS_PER_START * (len(W) - 1))
         self._path_count = len(self._starts) + crossing_count
         self._crossings = Crossings(passes, seed_of(W[0]), 0, crossing_count)
-        self._stack = self._new_stack(self._single, _EXPLORED_WIDTH, _MAX_AGE, _SHARE)
+        self._stack = self._new_stack(passes.single is not None, _EXPLORED_WIDTH, _MAX_AGE, _SHARE)
         self._ended = self.optima = self._stack.paths
         self.started = self.iterations = 0
         self.is_finished = False
         # A run without time for a step returns the best start.
         self._start_paths()
 
-    def _new_stack(self, patterns: Patterns, last_width: float, max_age: int, share: float = 1.0) -> Stack:
+    def _new_stack(self, single: bool, last_width: float, max_age: int, share: float = 1.0) -> Stack:
+        patterns = Patterns(self.passes.task, self.passes.unit, self.passes.symmetric, single)
         return Stack(patterns, self.shrink, last_width, self.tol, max_age, share)
 
     @property
@@ -110,7 +109,7 @@ class Search:
                 self._end_below(float(self.optima.margins[MAX_PARENTS - 1]))
         self._merge()
         least = self.optima.margins.max() - _EXPLORED_WIDTH * self.passes.unit
-        self._stack = self._new_stack(self.patterns, 0.1 * self.tol, max_iter)
+        self._stack = self._new_stack(False, 0.1 * self.tol, max_iter)
         best = self.optima.only(np.flatnonzero(self.optima.t >= least)[:_MAX_POLISHED])
         self._stack.add(self._stack.continued(best))
         while len(self._stack):
