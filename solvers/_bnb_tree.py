@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from qcqpbench.catalog.certificate.leaf import Cut, Groups, Leaf, leaf_bound
 from qcqpbench.catalog.certificate.tree import TreeCertificate, TreeNode
@@ -215,6 +214,8 @@ class Tree:
         if self.budget.threads == 1:
             self._run(None, max_nodes)
             return
+        from threadpoolctl import threadpool_limits
+
         # The matrices are too small for several threads of BLAS.
         with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(self.budget.threads) as executor:
             self._run(executor, max_nodes)

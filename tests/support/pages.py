@@ -12,6 +12,7 @@ Outputs are compared word by word, numbers to 0.1 % or 1e-6; "…" stands for an
 Times, counts of iterations and the like may differ. An indented block holds formulas, no commands.
 """
 
+import itertools
 import json
 import math
 import os
@@ -124,7 +125,7 @@ def command_fault(line: str) -> str | None:
     from qcqpbench.cli.main import parse_words  # noqa: PLC0415
     from qcqpbench.errors import QcqpbenchError  # noqa: PLC0415
 
-    program, *words = shlex.split(line, comments=True)
+    program, *words = itertools.takewhile(lambda word: word != "||", shlex.split(line, comments=True))
     if program == "qcqpbench":
         try:
             parse_words(words)
