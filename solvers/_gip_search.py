@@ -17,8 +17,8 @@ Array = NDArray[np.float64]
 
 # Largest number of weights, n m, of the tasks that are solved here.
 FEW_WEIGHTS = 199
-# The default number of random starts grows with the number of stabilities per weight up to this limit.
-_MIN_STARTS, _MAX_STABILITIES_PER_WEIGHT = 8, 2.5
+# The default number of random starts grows with the outputs and the stabilities per weight up to these limits.
+_MIN_STARTS, _MAX_OUTPUTS, _MAX_STABILITIES_PER_WEIGHT = 8, 5, 2.5
 # First width of the paths from random points: at least the first number, and m over the second. Pace of all widths.
 _MIN_RANDOM_WIDTH, _INPUTS_PER_WIDTH, _SHRINK = 1.0, 50, 0.4
 # A path ends at this width at first, or when its optimum will not be crossed; only the best of all go on to the end.
@@ -36,10 +36,10 @@ _MAX_RUNNING, _MAX_ENTRIES, _MIN_ADDED = 96, 4_000_000, 8
 def random_start_count(task: MaxMargin) -> int:
     """Return the default number of random starts of a task with few weights.
 
-    The numbers were chosen so that a run takes about four times as long as one start of IPOPT.
+    The numbers were chosen so that a run takes up to five times as long as one start of IPOPT, and twice at m = 50.
     """
     stabilities_per_weight = task.labels.size / (task.n * task.m)
-    slope = task.n * min(18 + 1.8 * task.m, 1000 / task.m)
+    slope = min(task.n, _MAX_OUTPUTS) * min(18 + 1.8 * task.m, 1000 / task.m)
     return round(_MIN_STARTS + slope * min(stabilities_per_weight, _MAX_STABILITIES_PER_WEIGHT))
 
 
