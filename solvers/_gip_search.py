@@ -142,6 +142,7 @@ class Search:
                 return
             self._merge()
             if not len(self.optima.t):
+                # All paths so far were dropped; a better one is still running.
                 return
             W, widths = self._crossings.take(self.optima.W, room), np.full(room, CROSSING_WIDTH)
         self._stack.add(self._stack.new_paths(W, widths))

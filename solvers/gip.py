@@ -130,7 +130,7 @@ class Gip(TaskSolver):
     def _try_axes(self, passes: Passes, climb: "Climb", pace: "_Pace") -> "Climb":
         """Return the optimum at a point on few axes if `climb` ends below zero and below that, else `climb`."""
         W = None
-        if margin_of(climb.solution) < 0 and not pace.is_out_of_time:
+        if margin_of(climb.solution) < 0:
             W = (best_pair_of_axes if passes.task.n == 2 else zero_point_on_axes)(passes.task)
         if W is None or passes.task.margin(W) <= margin_of(climb.solution):
             return climb
