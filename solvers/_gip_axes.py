@@ -10,7 +10,7 @@ Mask = NDArray[np.bool_]
 
 # Largest number of entries of the stabilities of all pairs of rows, in `zero_point_on_axes`.
 _MAX_ENTRIES = 40_000_000
-_ROUNDING = 1e-12
+_ROUNDING, _PATTERNS_PER_CHECK = 1e-12, 8
 
 
 def best_pair_of_axes(task: MaxMargin) -> Array:
@@ -36,18 +36,14 @@ def zero_point_on_axes(task: MaxMargin) -> Array | None:
     Return None if there is none, or if the task is too large for the search. Among sparse patterns with equal diagonals
     there often is such a point, and it is optimal if the load is above capacity.
     """
-    m, pairs = task.m, list(zip(*(index.tolist() for index in task.pairs), strict=True))
-    if task.p * m**4 > _MAX_ENTRIES:
+    if task.p * task.m**4 > _MAX_ENTRIES:
         return None
-    a, b = np.triu_indices(m, 1)
-    axes = np.eye(m)
+    a, b = np.triu_indices(task.m, 1)
+    axes = np.eye(task.m)
     rows = np.concatenate([axes, np.sqrt(0.5) * (axes[a] + axes[b]), np.sqrt(0.5) * (axes[a] - axes[b])])
-    products = np.matmul(np.matmul(rows, task.patterns), rows.T)
-    fits: dict[tuple[int, int], Mask] = {}
-    for k, pair in enumerate(pairs):
-        stabilities = products * task.labels[:, k, None, None]
-        least, largest = stabilities.min(axis=0), stabilities.max(axis=0)
-        fits[pair] = np.block([[least, -largest], [-largest, least]]) >= -_ROUNDING * task.scale
+    fits = _fits(task, rows)
+    if fits is None:
+        return None
     signed = np.concatenate([rows, -rows])
 
     def complete(chosen: list[int], allowed: list[Mask]) -> list[int] | None:
@@ -67,3 +63,24 @@ def zero_point_on_axes(task: MaxMargin) -> Array | None:
     # All rows can change their signs together.
     point = complete([], [np.arange(len(signed)) < len(rows), *[everything] * (task.n - 1)])
     return None if point is None else signed[point]
+
+
+def _fits(task: MaxMargin, rows: Array) -> dict[tuple[int, int], Mask] | None:
+    """Return, for each pair of rows of W, a mask of the choices from `rows` and −`rows` without negative stabilities.
+
+    Return None if a pair has no such choice.
+    """
+    pairs = list(zip(*(index.tolist() for index in task.pairs), strict=True))
+    least, largest = (np.full((len(pairs), len(rows), len(rows)), value) for value in (np.inf, -np.inf))
+    limit = _ROUNDING * task.scale
+    for r, (pattern, labels) in enumerate(zip(task.patterns, task.labels, strict=True)):
+        stabilities = rows @ pattern @ rows.T
+        for k, label in enumerate(labels.tolist()):
+            signed = stabilities if label == 1 else -stabilities
+            np.minimum(least[k], signed, out=least[k])
+            np.maximum(largest[k], signed, out=largest[k])
+        if r % _PATTERNS_PER_CHECK == 0 and not ((least >= -limit) | (largest <= limit)).any(axis=(1, 2)).all():
+            return None
+    return {
+        pair: np.block([[least[k], -largest[k]], [-largest[k], least[k]]]) >= -limit for k, pair in enumerate(pairs)
+    }
