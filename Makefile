@@ -13,7 +13,7 @@ help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 setup: $(STAMP)  ## create .venv with the project, its tools and the solver packages
-$(STAMP): pyproject.toml constraints.txt $(wildcard tools/*.sh)
+$(STAMP): pyproject.toml constraints.txt $(wildcard tools/*.sh solvers/_gip_kernel/*)
 	@tools/setup.sh
 	@touch $@
 
@@ -68,4 +68,5 @@ constraints:  ## pin the newest versions of all packages in constraints.txt
 
 clean:  ## remove .venv, caches and build products
 	rm -rf .venv .venv-constraints .*_cache build dist *.egg-info docs/_build docs/reference/api
+	rm -f solvers/*.so
 	find . -name __pycache__ -prune -exec rm -rf {} +

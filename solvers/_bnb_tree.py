@@ -16,8 +16,9 @@ from ._bnb_branching import Branching, best_branching, children
 from ._bnb_interior_point import Node
 from ._bnb_node import NodeResult, NodeSolver
 from ._bnb_relaxation import Relaxation
+from ._gip_kernel import newton_steps
 from ._gip_passes import Passes, Patterns
-from ._gip_stack import Stack
+from ._gip_paths import Rules, Status, new_paths
 
 Array = NDArray[np.float64]
 
@@ -33,7 +34,7 @@ _ROOT_LOOSENESS = 1e-2
 # The point of a node is the start of a local search at the first node, and then more and more rarely: the number of
 # nodes grows by this factor from one search to the next.
 _NODES_PER_SEARCH, _MAX_SEARCHES = 4.0, 8
-_SEARCH_WIDTH, _SEARCH_SHRINK, _SEARCH_STEPS, _SEARCH_TOL = 0.1, 0.3, 60, 1e-10
+_SEARCH_WIDTH, _SEARCH_SHRINK, _SEARCH_STEPS, _SEARCH_TOL, _STEPS_PER_CALL = 0.1, 0.3, 60, 1e-10, 8
 # With more open nodes, the search closes those with small bounds first.
 _MAX_OPEN_NODES = 50_000
 # Nodes are bounded in batches, so that the products of their matrices with all patterns have at most this many entries.
@@ -89,14 +90,16 @@ class Incumbent:
         if not 0 < self.patterns.unit < np.inf:
             # The squares of the patterns underflow or overflow.
             return
-        stack = Stack(self.patterns, _SEARCH_SHRINK, 0.1 * _SEARCH_TOL, _SEARCH_TOL, _SEARCH_STEPS)
-        stack.add(stack.new_paths(W, np.full(len(W), _SEARCH_WIDTH)))
-        while len(stack) and not self.budget.exhausted():
-            ended = stack.iterate()
-            if len(ended.W):
-                self.update(ended.W)
+        rules = Rules(_SEARCH_SHRINK, 0.1 * _SEARCH_TOL, _SEARCH_TOL, max_age=_SEARCH_STEPS)
+        search, paths = newton_steps(self.patterns, rules), new_paths(self.patterns, W, _SEARCH_WIDTH)
+        while len(paths.t) and not self.budget.exhausted():
+            search.follow(paths, _STEPS_PER_CALL)
+            goes = paths.status <= Status.ARRIVED
+            if not goes.all():
+                self.update(paths.only(~goes).W)
             # A gain that is smaller than the gap does not matter.
-            stack.remove_below(self.target)
+            paths = paths.only(goes & (paths.expected_margins >= self.target))
+            paths.status[:] = Status.RUNNING
 
 
 def _typical_stability(task: MaxMargin) -> float:

@@ -1,19 +1,85 @@
-"""State of many paths of gip at once, and the derivatives of their stabilities, for tasks with few weights.
+"""State of many paths of gip at once, the rules of their steps, and the derivatives of their stabilities.
 
 The first axis of every array is the path. Sizes: b paths, n rows of W, m inputs, p patterns, N pairs of rows, R = p N
 stabilities.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from enum import IntEnum
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from qcqpbench.problem.maxmargin import unit_rows
 
 from ._gip_passes import Patterns
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Index = NDArray[np.intp]
+
+# Units of the typical stability.
+_FIRST_SHIFT = 2.0
+
+
+class Rules(NamedTuple):
+    """Numbers that determine the steps of paths. Widths, lengths and shifts are in units of the typical stability.
+
+    Parameters
+    ----------
+    shrink
+        Factor by which a path that has converged at its μ multiplies it.
+    last_width
+        A path ends when it has converged at this width, which is μ times the number of stabilities.
+    tol
+        KKT residual at which a path ends too, if its width is not larger.
+    max_decrement, central_decrement
+        A path has converged at its μ when its squared Newton decrement is below the first multiple of μ, and is central
+        when the decrement is below the second.
+    tail_width, tail_shrink, tail_power
+        Below this width μ falls faster: by this factor, and on a central path to this power of the width.
+    boundary_share
+        Largest share of the way to the boundary of a step.
+    max_step_length, min_step_length, armijo_share
+        Largest distance that a row moves, smallest step length, and share of the expected gain that a step must have.
+    roundings
+        Allowance for rounding in the barrier function, in units of the precision and of the typical stability.
+    min_shift, max_shift_trials
+        Smallest shift of the Newton matrix but zero, and largest number of shifts that are tried in a step.
+    max_age
+        Largest number of steps of a path; it then ends without having converged.
+    """
+
+    shrink: float
+    last_width: float
+    tol: float
+    max_decrement: float = 10.0
+    central_decrement: float = 0.1
+    tail_width: float = 2e-2
+    tail_shrink: float = 0.2
+    tail_power: float = 1.5
+    boundary_share: float = 0.95
+    max_step_length: float = 0.5
+    min_step_length: float = 1e-8
+    armijo_share: float = 1e-4
+    roundings: float = 500
+    min_shift: float = 3e-2
+    max_shift_trials: int = 60
+    max_age: int = 500
+
+
+class Status(IntEnum):
+    """Status of a path."""
+
+    RUNNING = 0
+    ARRIVED = 1
+    """It has converged at its μ, which was then lowered, and has taken a step."""
+    ENDED = 2
+    """It has converged at the last μ."""
+    STUCK = 3
+    """It has no step that raises the barrier function."""
+    TOO_OLD = 4
 
 
 @dataclass
@@ -24,12 +90,14 @@ class Paths:
     ----------
     W, t, g, weights, mu, residual
         As in `Batch`.
+    arrived_t
+        The t at which the path has converged last; NaN if it has not.
     shift, keep_shift
         Last shift of the Newton matrix, and whether the search for the next one begins there.
-    wP, Pw
-        Products w_iᵀP^r and P^r w_i, shape (b, n, p, m).
     age
         Number of steps.
+    status
+        One of `Status`.
     """
 
     W: Array
@@ -38,11 +106,11 @@ class Paths:
     weights: Array
     mu: Array
     shift: Array
-    keep_shift: Mask
-    wP: Array  # noqa: N815 (as in Batch)
-    Pw: Array
     residual: Array
-    age: Index
+    arrived_t: Array
+    keep_shift: Mask
+    age: NDArray[np.int64]
+    status: NDArray[np.int32]
 
     def only(self, which: Mask | Index | list[int]) -> "Paths":
         """Return the paths that the mask or the indices `which` select."""
@@ -53,10 +121,57 @@ class Paths:
         values = ((field.name, getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
         return Paths(**{name: np.concatenate(pair) for name, *pair in values})
 
+    def put(self, which: Index, paths: "Paths") -> None:
+        """Replace the paths with the indices `which`."""
+        for field in fields(self):
+            getattr(self, field.name)[which] = getattr(paths, field.name)
+
     @property
     def margins(self) -> Array:
         """Margin of each path, its smallest stability."""
         return self.g.min(axis=1)
+
+    @property
+    def expected_margins(self) -> Array:
+        """Mean of the stabilities of each path, weighted with the multipliers.
+
+        It is at least the margin of the optimum if W is stationary and the problem is convex nearby.
+        """
+        return np.sum(self.weights * self.g, axis=1) / self.weights.sum(axis=1)
+
+
+def new_paths(patterns: Patterns, W: Array, width: float) -> Paths:
+    """Return paths from the points `W`, shape (b, n, m), with unit rows, that begin at a width."""
+    b, dtype = len(W), patterns.dtype
+    W = W.astype(dtype)
+    g = patterns.stabilities(patterns.products(W)[0], W)
+    mu = np.full(b, width * patterns.unit / g.shape[1], dtype)
+    t: Array = g.min(axis=1) - dtype(0.2 * width * patterns.unit)
+    return Paths(
+        W=W,
+        t=t,
+        g=g,
+        weights=mu[:, None] / (g - t[:, None]),
+        mu=mu,
+        shift=np.full(b, _FIRST_SHIFT * patterns.unit, dtype),
+        residual=np.full(b, np.inf, dtype),
+        arrived_t=np.full(b, np.nan, dtype),
+        keep_shift=np.ones(b, dtype=bool),
+        age=np.zeros(b, dtype=np.int64),
+        status=np.full(b, Status.RUNNING, dtype=np.int32),
+    )
+
+
+def continued(patterns: Patterns, paths: Paths) -> Paths:
+    """Return paths with the precision of `patterns`, which run again."""
+    dtype: Any = patterns.dtype
+    W = unit_rows(paths.W.astype(dtype))
+    g, mu = patterns.stabilities(patterns.products(W)[0], W), paths.mu.astype(dtype)
+    # Rounding must not make a slack negative.
+    t = np.minimum(paths.t.astype(dtype), g.min(axis=1) - 1e-3 * mu)
+    others = {name: getattr(paths, name).astype(dtype) for name in ("weights", "shift", "residual", "arrived_t")}
+    status = np.full(len(W), Status.RUNNING, dtype=np.int32)
+    return replace(paths, W=W, t=t, g=g, mu=mu, status=status, **others)
 
 
 class Slopes:
@@ -71,12 +186,13 @@ class Slopes:
 
     def __init__(self, patterns: Patterns, paths: Paths, root: Array) -> None:
         self.patterns, self.paths, self.root = patterns, paths, root
-        b, n, p, m = paths.wP.shape
+        wP, Pw = patterns.products(paths.W)
+        b, n, p, m = wP.shape
         scale = self._by_row(root * patterns.labels.ravel())[..., None]
         self.blocks = np.empty((b, n, n - 1, p, m), patterns.dtype)
         for i in range(n):
             for c, j in enumerate(patterns.partners[i]):
-                np.multiply((paths.Pw if i < j else paths.wP)[:, j], scale[:, i, c], out=self.blocks[:, i, c])
+                np.multiply((Pw if i < j else wP)[:, j], scale[:, i, c], out=self.blocks[:, i, c])
         # The inner product of the gradient of a stability with each of its two rows is the stability.
         self.blocks -= self._by_row(root * paths.g)[..., None] * paths.W[:, :, None, None]
 

@@ -1,6 +1,6 @@
 """Search of gip on tasks with few weights: many paths from random points, then from crossings of the best optima."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,29 +8,33 @@ from numpy.typing import NDArray
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 
 from ._gip_crossings import MAX_PARENTS, Crossings, seed_of
+from ._gip_kernel import Kernel, newton_steps
 from ._gip_passes import Passes, Patterns, distinct
-from ._gip_paths import Paths
-from ._gip_schedule import CROSSING_WIDTH
+from ._gip_paths import Mask, Paths, Rules, Status, continued, new_paths
 from ._gip_stack import Stack
 
 Array = NDArray[np.float64]
 
 # Largest number of weights, n m, of the tasks that are solved here.
-FEW_WEIGHTS = 199
-# The default number of random starts grows with the outputs and the stabilities per weight up to these limits.
-_MIN_STARTS, _MAX_OUTPUTS, _MAX_STABILITIES_PER_WEIGHT = 8, 5, 2.5
+FEW_WEIGHTS = 150
+# The default number of random starts grows with the stabilities per weight up to this limit.
+_MIN_STARTS, _MAX_STABILITIES_PER_WEIGHT = 8, 2.5
 # First width of the paths from random points: at least the first number, and m over the second. Pace of all widths.
 _MIN_RANDOM_WIDTH, _INPUTS_PER_WIDTH, _SHRINK = 1.0, 50, 0.4
+# First width of the paths from crossings.
+_CROSSING_WIDTH = 0.05
 # A path ends at this width at first, or when its optimum will not be crossed; only the best of all go on to the end.
-_EXPLORED_WIDTH, _MAX_AGE, _MAX_POLISHED = 0.02, 50, 12
-# Number of paths from crossings for each random start but the first.
-_CROSSINGS_PER_START = 1.0
+_EXPLORED_WIDTH, _MAX_AGE, _MAX_POLISHED = 0.004, 80, 40
+# Number of generations of crossings, and of the paths from all of them for each random start but the first.
+_GENERATIONS, _CROSSINGS_PER_START = 4, 1.0
 # Points that overlap by more than this are one optimum.
 _MAX_OVERLAP = 0.99
 # Share of the paths that go on when they have converged at a width.
-_SHARE = 0.65
-# Largest number of paths that run at a time, and of the entries of their slopes; smallest number that begin together.
-_MAX_RUNNING, _MAX_ENTRIES, _MIN_ADDED = 96, 4_000_000, 8
+_SHARE = 0.8
+# Largest number of entries of the products of the paths that begin together, and smallest number of these paths.
+_MAX_ENTRIES, _MIN_TOGETHER = 20_000_000, 16
+# Number of operations of a call that follows paths: it takes milliseconds.
+_OPERATIONS_PER_CALL = 20_000_000
 
 
 def random_start_count(task: MaxMargin) -> int:
@@ -39,7 +43,7 @@ def random_start_count(task: MaxMargin) -> int:
     The numbers were chosen so that a run takes up to five times as long as one start of IPOPT, and twice at m = 50.
     """
     stabilities_per_weight = task.labels.size / (task.n * task.m)
-    slope = min(task.n, _MAX_OUTPUTS) * min(18 + 1.8 * task.m, 1000 / task.m)
+    slope = min(600, task.n * min(200, 64_000 / task.m**2))
     return round(_MIN_STARTS + slope * min(stabilities_per_weight, _MAX_STABILITIES_PER_WEIGHT))
 
 
@@ -59,10 +63,12 @@ class Search:
     ----------
     optima
         Paths that ended, the largest t first, and at most one of each group of close paths.
+    running
+        Paths that have not ended.
     started
         Number of paths that have begun.
-    iterations
-        Number of steps that the paths took together.
+    step_count
+        Number of steps of all paths.
     is_finished
         Whether the best optima have been followed to the end.
     """
@@ -71,82 +77,79 @@ class Search:
         self, passes: Passes, W: Array, crossed: Array, mu0: float | None, shrink: float | None, tol: float
     ) -> None:
         self.passes, self.shrink, self.tol = passes, _SHRINK if shrink is None else shrink, tol
-        self._starts = np.concatenate([W, crossed])
-        random_width = max(_MIN_RANDOM_WIDTH, passes.task.m / _INPUTS_PER_WIDTH) if mu0 is None else mu0
-        random_widths = np.full(len(W), random_width)
-        self._widths = np.concatenate([random_widths, np.full(len(crossed), CROSSING_WIDTH)])
-        entries = passes.task.labels.size * passes.task.m * 2
-        self._most_running = min(max(_MAX_ENTRIES // entries, _MIN_ADDED), _MAX_RUNNING)
-        crossing_count = round(_CROSSINGS_PER_START * (len(W) - 1))
-        self._path_count = len(self._starts) + crossing_count
-        self._crossings = Crossings(passes, seed_of(W[0]), 0, crossing_count)
-        self._stack = self._new_stack(passes.single is not None, _EXPLORED_WIDTH, _MAX_AGE, _SHARE)
-        self._ended = self.optima = self._stack.paths
-        self.started = self.iterations = 0
+        self._starts, self._crossed = W, crossed
+        self._width = max(_MIN_RANDOM_WIDTH, passes.task.m / _INPUTS_PER_WIDTH) if mu0 is None else mu0
+        self._crossing_count = round(_CROSSINGS_PER_START * (len(W) - 1))
+        self._crossings = Crossings(passes, seed_of(W[0]), 0, self._crossing_count, perturbed=True)
+        self._patterns = self._with_precision(passes.single is not None)
+        entries = passes.task.n * passes.task.patterns[..., 0].size + passes.task.labels.size
+        self._together = max(_MAX_ENTRIES // entries, _MIN_TOGETHER)
+        # A run without time for a step returns the best of these.
+        self.running = new_paths(self._patterns, np.concatenate([W, crossed])[: self._together], self._width)
+        self.optima = self._ended = self.running.only([])
+        self.started = self.step_count = 0
         self.is_finished = False
-        # A run without time for a step returns the best start.
-        self._start_paths()
 
-    def _new_stack(self, single: bool, last_width: float, max_age: int, share: float = 1.0) -> Stack:
-        patterns = Patterns(self.passes.task, self.passes.unit, self.passes.symmetric, single)
-        return Stack(patterns, self.shrink, last_width, self.tol, max_age, share)
-
-    @property
-    def running(self) -> Paths:
-        """Paths that have not ended."""
-        return self._stack.paths
+    def _with_precision(self, single: bool) -> Patterns:
+        return Patterns(self.passes.task, self.passes.unit, self.passes.symmetric, single)
 
     def run(self, max_iter: int) -> Iterator[None]:
         """Follow all paths to a small width, then the best to the end, in at most `max_iter` steps each.
 
-        Yield after each step that leaves running paths.
+        Yield after some steps, again and again.
         """
-        self._stack.max_age = min(max_iter, _MAX_AGE)
-        while len(self._stack) or self.started < self._path_count:
-            self._start_paths()
-            yield from self._iterate()
-            if len(self.optima.t) >= MAX_PARENTS:
-                self._end_below(float(self.optima.margins[MAX_PARENTS - 1]))
+        age = min(max_iter, _MAX_AGE)
+        explore = newton_steps(self._patterns, Rules(self.shrink, _EXPLORED_WIDTH, self.tol, max_age=age))
+        yield from self._explore(explore, self._starts, self._width)
+        yield from self._explore(explore, self._crossed, _CROSSING_WIDTH)
+        for generation in range(1, _GENERATIONS + 1):
+            self._merge()
+            # The optima of the last generation are not crossed, so only a better one than the best is of use.
+            rank = MAX_PARENTS if generation < _GENERATIONS else 1
+            floor = -np.inf if len(self.optima.t) < rank else float(self.optima.margins[rank - 1])
+            count = generation * self._crossing_count // _GENERATIONS - self._crossings.taken
+            if count:
+                W = self._crossings.take(self.optima.W, count)
+                yield from self._explore(explore, W, _CROSSING_WIDTH, floor)
         self._merge()
         least = self.optima.margins.max() - _EXPLORED_WIDTH * self.passes.unit
-        self._stack = self._new_stack(False, 0.1 * self.tol, max_iter)
-        best = self.optima.only(np.flatnonzero(self.optima.t >= least)[:_MAX_POLISHED])
-        self._stack.add(self._stack.continued(best))
-        while len(self._stack):
-            yield from self._iterate()
-            if len(self._ended.t):
-                self._end_below(float(self._ended.margins.max()))
+        patterns = self._with_precision(False)
+        self.running = continued(patterns, self.optima.only(np.flatnonzero(self.optima.t >= least)[:_MAX_POLISHED]))
+        polish = newton_steps(patterns, Rules(self.shrink, 0.1 * self.tol, self.tol, max_age=max_iter))
+        yield from self._descend(polish, lambda _: self.running.expected_margins >= self.running.margins.max())
         self.is_finished = True
 
-    def _end_below(self, margin: float) -> None:
-        """End the running paths whose optima are expected to be below `margin`."""
-        self._ended = self._ended.joined(self._stack.remove_below(margin))
+    def _explore(self, explore: Stack | Kernel, W: Array, width: float, floor: float = -np.inf) -> Iterator[None]:
+        """Follow paths from the points `W` to a small width, as many at a time as fit into memory.
 
-    def _iterate(self) -> Iterator[None]:
-        self._ended = self._ended.joined(self._stack.iterate())
-        self.iterations += 1
-        if len(self._stack):
-            yield
-
-    def _start_paths(self) -> None:
-        """Start paths if there is room for several, first from the given starts, then from crossings.
-
-        Crossings begin when half of the paths from the given starts have ended.
+        Whenever paths have converged at a μ, a share of them goes on: those with the largest t, if their optima are
+        expected to be above `floor`.
         """
-        room = min(self._most_running - len(self._stack), self._path_count - self.started)
-        if room < _MIN_ADDED and len(self._stack):
-            return
-        W, widths = self._starts[self.started :][:room], self._widths[self.started :][:room]
-        if not len(W):
-            if self.started - len(self._stack) < len(self._starts) / 2:
-                return
-            self._merge()
-            if not len(self.optima.t):
-                # All paths so far were dropped; a better one is still running.
-                return
-            W, widths = self._crossings.take(self.optima.W, room), np.full(room, CROSSING_WIDTH)
-        self._stack.add(self._stack.new_paths(W, widths))
-        self.started += len(W)
+
+        def select(arrived: Mask) -> Mask:
+            t = self.running.arrived_t
+            return (t >= np.quantile(t[arrived], 1 - _SHARE)) & (self.running.expected_margins >= floor)
+
+        for first in range(0, len(W), self._together):
+            self.running = new_paths(self._patterns, W[first : first + self._together], width)
+            self.started += len(self.running.t)
+            yield from self._descend(explore, select)
+
+    def _descend(self, stepper: Stack | Kernel, select: Callable[[Mask], Mask]) -> Iterator[None]:
+        """Follow the running paths until all have ended, or were not selected among those that arrived at a new μ."""
+        task, age = self.passes.task, int(self.running.age.sum())
+        work = task.labels.size * (task.n * task.m + 1) ** 2
+        while len(self.running.t):
+            stepper.follow(self.running, max(_OPERATIONS_PER_CALL // work, 1))
+            self.step_count += int(self.running.age.sum()) - age
+            if not (self.running.status == Status.RUNNING).any():
+                arrived = self.running.status == Status.ARRIVED
+                self._ended = self._ended.joined(self.running.only(~arrived))
+                self.running = self.running.only(arrived & select(arrived) if arrived.any() else arrived)
+                self.running.status[:] = Status.RUNNING
+            age = int(self.running.age.sum())
+            if len(self.running.t):
+                yield
 
     def _merge(self) -> None:
         """Add the paths that ended to the optima."""

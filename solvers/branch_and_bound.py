@@ -14,6 +14,7 @@ from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 
 from ._bnb_relaxation import Relaxation, StackedRelaxation, SymmetricRelaxation
 from ._bnb_tree import Incumbent, Tree
+from ._gip_kernel import steps_version
 from .gip import Gip
 
 Array = NDArray[np.float64]
@@ -56,6 +57,9 @@ class BranchAndBound(TaskSolver):
     gap: float = 1e-4
     max_nodes: int | None = None
     certificate: bool = False
+
+    def version(self) -> str:
+        return f"{super().version()}, {steps_version()}"
 
     def build(self, problem: MaxMargin) -> RunFunction:
         entries = problem.patterns.size + problem.labels.size**2

@@ -1,7 +1,7 @@
 """Graduated interior-point method for max-margin tasks on products of unit spheres (docs/background/gip.md)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -15,6 +15,7 @@ from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 
 from ._gip_axes import best_pair_of_axes, zero_point_on_axes
 from ._gip_crossings import best_first, seed_of
+from ._gip_kernel import instructions, steps_version
 from ._gip_passes import Passes, distinct, warm_up
 from ._gip_schedule import Schedule, schedule
 from ._gip_search import FEW_WEIGHTS, Search, random_start_count
@@ -40,11 +41,11 @@ class Gip(TaskSolver):
     ----------
     starts
         Number of paths from the given start and from random points. The default is 8 plus 24 times the number of
-        stabilities per weight, at most 42. Tasks with less than 200 weights have more (docs/background/gip.md), and
+        stabilities per weight, at most 42. Tasks with up to 150 weights have more (docs/background/gip.md), and
         other paths from crossings of their optima.
     mu0
         Initial μ, in units of (typical stability)/(number of stabilities). A larger μ makes the function smoother. The
-        default is 0.5; on tasks with less than 200 weights it is m / 50, at least 1; and for tasks with at least 200
+        default is 0.5; on tasks with up to 150 weights it is m / 50, at least 1; and for tasks with at least 200
         inputs m it is m / 100, at most 4.
     shrink
         Factor, less than 1, by which μ is multiplied when a path has converged at its μ. The default is 0.4, and 0.55
@@ -53,13 +54,13 @@ class Gip(TaskSolver):
         KKT residual at which a path stops, in units of the typical stability.
     precision
         "mixed": products with the patterns in float32 until μ is small, then in float64. "double": always in float64.
-        On tasks with less than 200 weights: all arithmetic in float32 until only the best paths go on.
+        On tasks with up to 150 weights: all arithmetic in float32 until only the best paths go on.
     max_iter
         Limit on the number of Newton steps of a path.
     """
 
     name = "gip"
-    drives = "a graduated interior-point method in NumPy and LAPACK"
+    drives = "a graduated interior-point method in C, NumPy and LAPACK"
     citation = "qcqpbench, docs/background/gip.md"
 
     starts: int | None = None
@@ -72,6 +73,9 @@ class Gip(TaskSolver):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.shrink is None or self.shrink < 1, f"gip: shrink must be less than 1, got {self.shrink}")
+
+    def version(self) -> str:
+        return f"{super().version()}, {steps_version()}"
 
     def build(self, problem: MaxMargin) -> RunFunction:
         passes = Passes(problem, self.precision == "mixed")
@@ -106,8 +110,9 @@ class Gip(TaskSolver):
         end = search.best()
         is_finished = search.is_finished and end.age[0] < self.max_iter
         state = end.W[0], end.weights[0], float(end.residual[0])
-        counts = search.iterations, search.started, len(search.optima.W)
-        return Climb(self._solution(passes, state, is_finished, pace, counts), search.optima.W)
+        counts = search.step_count, search.started, len(search.optima.W)
+        solution = self._solution(passes, state, is_finished, pace, counts)
+        return Climb(replace(solution, details={**solution.details, "instructions": instructions()}), search.optima.W)
 
     def _follow_batch(self, passes: Passes, W: Array, crossed: Array, pace: "_Pace") -> "Climb":
         """Follow paths in lockstep, those from `crossed` without the warm-up."""

@@ -10,6 +10,7 @@ from qcqpbench.catalog.status import Termination
 from qcqpbench.problem.maxmargin import MaxMargin
 
 from ._gip_crossings import Crossings, best_first, seed_of
+from ._gip_kernel import steps_version
 from ._gip_passes import Passes
 from .gip import Climb, Gip, automatic_starts, batch_of_starts, margin_of
 
@@ -31,6 +32,9 @@ class Multistart(TaskSolver):
     citation = "qcqpbench, docs/background/gip.md"
 
     rounds: int = 4
+
+    def version(self) -> str:
+        return f"{super().version()}, {steps_version()}"
 
     def build(self, problem: MaxMargin) -> RunFunction:
         gip, passes = Gip(), Passes(problem, mixed=True)

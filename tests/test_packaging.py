@@ -35,6 +35,15 @@ def succeed(*command: object, **rest: object) -> str:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the sdist from a copy of the repository's files, and the wheel from the sdist."""
     copy, target = tmp_path_factory.mktemp("checkout"), tmp_path_factory.mktemp("dist")
+    copy_files(copy)
+    succeed(sys.executable, "-m", "build", "--no-isolation", "--outdir", target, copy)
+    assert len(list(target.glob("*.tar.gz"))) == 1
+    (built,) = target.glob("*.whl")
+    return built
+
+
+def copy_files(copy: Path) -> None:
+    """Copy the files of the repository that git lists."""
     try:
         listed = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT)
     except FileNotFoundError:
@@ -45,10 +54,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if (ROOT / name).is_file():
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, copy / name)
-    succeed(sys.executable, "-m", "build", "--no-isolation", "--outdir", target, copy)
-    assert len(list(target.glob("*.tar.gz"))) == 1
-    (built,) = target.glob("*.whl")
-    return built
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +88,26 @@ def test_the_wheel_holds_the_package(wheel: Path) -> None:
         path.relative_to(ROOT).as_posix()
         for path in (ROOT / "qcqpbench" / "analysis" / "report" / "render" / "page").iterdir()
     }
-    assert modules | shipped | page | {"qcqpbench/py.typed"} <= names
+    kernel = {f"qcqpbench/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "solvers").glob("*/*.[ch]")}
+    assert kernel and modules | shipped | page | kernel | {"qcqpbench/py.typed"} <= names
+
+
+def test_the_package_installs_without_a_compiler(tmp_path: Path) -> None:
+    """Build from a copy of the files of the repository with a compiler that fails."""
+    copy = tmp_path / "checkout"
+    copy_files(copy)
+    environment = {**os.environ, "CC": "false"}
+    done = subprocess.run(
+        [sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", tmp_path, copy],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        assert not any(name.endswith(".so") for name in archive.namelist())
 
 
 def test_the_wheel_puts_nothing_else_in_site_packages(environment: Path) -> None:
@@ -118,6 +142,9 @@ def test_the_package_works_with_numpy_and_scipy_only(environment: Path, tmp_path
     specs = ["covariance_perceptron[m=4,p=3]", "recorded"]
     code = f"import qcqpbench; print([qcqpbench.problem(spec).id for spec in {specs}])"
     assert succeed(environment, "-c", code, cwd=tmp_path) == succeed(sys.executable, "-c", code, cwd=tmp_path)
+    code = "from qcqpbench.solvers._gip_kernel import steps_version; print(steps_version())"
+    compiled = "steps compiled" if shutil.which("gcc") else "steps NumPy"
+    assert succeed(environment, "-c", code, cwd=tmp_path).strip() == compiled
 
 
 def test_types_are_found_in_a_normal_install(environment: Path, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Identity of a solver's code: a hash of its source files, which are located without importing them.
 
 The source of a solver that is shipped with qcqpbench is its own module, the modules of ``qcqpbench.solvers`` that it
-imports directly or indirectly, and those modules of `qcqpbench.catalog.certificate` that one of these imports.
+imports directly or indirectly, and those modules of `qcqpbench.catalog.certificate` that one of these imports. A folder
+with the name of such a module has C files, which count too: the module loads what is compiled from them.
 
 The source of a plug-in is the source files that its installed distribution records. Without such a record (a checkout,
 an editable install, a script), it is the source files of the top-level package or module, and those of the top-level
@@ -41,7 +42,7 @@ def source_hash(module: str) -> str:
     # In other processes `multiprocessing` imports the user's script under this name.
     module = "__main__" if module == "__mp_main__" else module
     if module.startswith(f"{_SHIPPED}."):
-        return _hash(dict(_reach(module, _find_file, _is_solver_code)))
+        return _hash(_shipped_files(module, _find_file))
     return _hash(_recorded_files(module) or _plugin_files(module))
 
 
@@ -54,7 +55,14 @@ def source_hash_in(checkout: Path, solver: str) -> str:
         path = checkout.joinpath(*name.split(".")).with_suffix(".py")
         return path if path.is_file() else None
 
-    return _hash(dict(_reach(f"{_SHIPPED}.{solver}", locate, _is_solver_code)))
+    return _hash(_shipped_files(f"{_SHIPPED}.{solver}", locate))
+
+
+def _shipped_files(module: str, locate: Callable[[str], Path | None]) -> dict[str, Path]:
+    """Return the source files of a shipped solver defined in `module`, by name."""
+    files = dict(_reach(module, locate, _is_solver_code))
+    compiled = ((name, path.with_suffix("").glob("*.[ch]")) for name, path in files.items())
+    return files | {f"{name}/{source.name}": source for name, sources in compiled for source in sources}
 
 
 def _hash(files: Mapping[str, Path]) -> str:

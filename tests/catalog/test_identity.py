@@ -1,6 +1,7 @@
 """Check that the hash of a solver's source changes with the code it runs, and with nothing else."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 
 from qcqpbench.analysis.report.numbers.sources import read
 from qcqpbench.catalog import identity
-from qcqpbench.catalog.identity import source_hash
+from qcqpbench.catalog.identity import source_hash, source_hash_in
 
 
 @pytest.fixture(autouse=True)
@@ -101,6 +102,19 @@ def test_algorithms_of_the_core_that_a_shipped_solver_imports_count(
     after = {name: source_hash(module) for name, module in modules.items()}
     source_hash.cache_clear()
     assert [name for name in modules if after[name] != before[name]] == ["certificate"]
+
+
+def test_c_files_of_a_module_that_a_shipped_solver_imports_count(tmp_path: Path) -> None:
+    """Change a header in a copy of the checkout; the copy has the hashes of the installed solvers before."""
+    root, names = Path(__file__).parents[2], ("gip", "multistart", "branch_and_bound", "slsqp")
+    shutil.copytree(root / "solvers", tmp_path / "solvers", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    shutil.copytree(root / "qcqpbench" / "catalog", tmp_path / "qcqpbench" / "catalog")
+    before = {name: source_hash_in(tmp_path, name) for name in names}
+    assert before == {name: source_hash(f"qcqpbench.solvers.{name}") for name in names}
+    with (tmp_path / "solvers" / "_gip_kernel" / "steps.h").open("a") as file:
+        file.write("/* changed */\n")
+    after = {name: source_hash_in(tmp_path, name) for name in names}
+    assert [name for name in names if after[name] == before[name]] == ["slsqp"]
 
 
 def test_relative_imports_lead_to_modules_beside_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,14 +8,12 @@ from qcqpbench.catalog.status import Termination
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 from qcqpbench.run.attempt import solve
 from qcqpbench.run.run_spec import random_start
+from qcqpbench.solvers import _gip_search
 from qcqpbench.solvers._gip_axes import best_pair_of_axes, zero_point_on_axes
 from qcqpbench.solvers._gip_crossings import Crossings, best_first, seed_of
-from qcqpbench.solvers._gip_passes import Passes, Patterns
-from qcqpbench.solvers._gip_paths import Slopes
-from qcqpbench.solvers._gip_schedule import Schedule
+from qcqpbench.solvers._gip_passes import Passes
+from qcqpbench.solvers._gip_paths import Paths, Status, new_paths
 from qcqpbench.solvers._gip_search import Search, random_start_count
-from qcqpbench.solvers._gip_stack import Stack
-from qcqpbench.solvers._gip_state import Batch
 from qcqpbench.solvers.gip import Gip, batch_of_starts
 from tests.conftest import MakeTask
 
@@ -26,91 +24,6 @@ def task_of(spec: str) -> MaxMargin:
     task = qcqpbench.problem(f"covariance_perceptron[{spec}]")
     assert isinstance(task, MaxMargin)
     return task
-
-
-def stack_of(task: MaxMargin, last_width: float = 1e-10) -> Stack:
-    passes = Passes(task, mixed=False)
-    return Stack(Patterns(task, passes.unit, passes.symmetric), 0.4, last_width, 1e-9, 500)
-
-
-@pytest.mark.parametrize("spec", ["m=8,p=12", "m=6,p=8,n=3", "m=9,p=20,ensemble=gaussian", "m=5,p=6,n=4"])
-def test_stacked_paths_end_where_paths_in_lockstep_do(spec: str) -> None:
-    """Compare with `Batch`, which computes each Newton step on its own and in other BLAS calls."""
-    task = task_of(spec)
-    # Starts close to one point, and a small width, so that both follow the same branch of optima.
-    point = solve(task, "gip[starts=2]").point
-    assert point is not None
-    W = unit_rows(point + 1e-3 * batch_of_starts(random_start(task), 3))
-    batch = Batch(Passes(task, mixed=False), W.copy(), Schedule(np.ones(3), 0.01, 0.4, ()), 1e-9)
-    for _ in batch.run(200):
-        pass
-    stack = stack_of(task)
-    stack.add(stack.new_paths(W, np.full(3, 0.01)))
-    ended = stack.paths.only([])
-    while len(stack):
-        ended = ended.joined(stack.iterate())
-    assert ended.residual.max() < 1e-9
-    assert ended.margins == pytest.approx(task.margin(ended.W), abs=1e-12)
-    assert np.sort(ended.margins) == pytest.approx(np.sort(task.margin(batch.W)), abs=1e-7 * task.scale)
-
-
-@pytest.mark.parametrize("n", [2, 3])
-@pytest.mark.parametrize("symmetric", [True, False])
-def test_products_and_stabilities_are_those_of_the_task(make_task: MakeTask, n: int, symmetric: bool) -> None:
-    task = make_task(p=5, m=4, n=n)
-    if symmetric:
-        task = MaxMargin(task.patterns + task.patterns.swapaxes(1, 2), task.labels)
-    patterns = Patterns(task, 1.0, symmetric)
-    W = batch_of_starts(random_start(task), 3)
-    wP, Pw = patterns.products(W)
-    assert wP == pytest.approx(np.einsum("bik,rkl->birl", W, task.patterns))
-    assert Pw == pytest.approx(np.einsum("rkl,bil->birk", task.patterns, W))
-    assert patterns.stabilities(wP, W) == pytest.approx(task.stabilities(W).reshape(3, -1))
-    weights = np.random.default_rng(0).random((3, task.labels.size))
-    assert patterns.mixture(weights) == pytest.approx(task.mixture(weights.reshape(3, *task.labels.shape)))
-
-
-@pytest.mark.parametrize("n", [2, 3])
-@pytest.mark.parametrize("symmetric", [True, False])
-@pytest.mark.parametrize("single", [False, True])
-def test_slopes_and_newton_matrices_agree_with_finite_differences(
-    make_task: MakeTask, n: int, symmetric: bool, single: bool
-) -> None:
-    """Compare first and second differences along great circles, in float64, of the stabilities and of Σλg."""
-    task = make_task(p=5, m=4, n=n)
-    if symmetric:
-        task = MaxMargin(task.patterns + task.patterns.swapaxes(1, 2), task.labels)
-    passes, rng = Passes(task, mixed=False), np.random.default_rng(3)
-    stack = Stack(Patterns(task, passes.unit, symmetric, single), 0.4, 1e-10, 1e-9, 500)
-    paths = stack.new_paths(batch_of_starts(random_start(task), 3), np.full(3, 0.3))
-    W = paths.W.astype(np.float64)
-    root = rng.uniform(0.5, 2, paths.g.shape)
-    slopes = Slopes(stack.patterns, paths, root.astype(stack.patterns.dtype))
-    moves = rng.normal(size=W.shape)
-    moves -= np.sum(moves * W, axis=2, keepdims=True) * W
-    lengths, angle = np.linalg.norm(moves, axis=2, keepdims=True), 1e-4
-
-    def stabilities(step: int) -> Array:
-        turned = [np.cos(step * angle * lengths) * W, np.sin(step * angle * lengths) / lengths * moves]
-        values: Array = task.stabilities(sum(turned)).reshape(root.shape)
-        return values
-
-    before, at, after = (stabilities(step) for step in (-1, 0, 1))
-    first, second = (after - before) / (2 * angle), (after - 2 * at + before) / angle**2
-    flat, precision = moves.reshape(3, -1), 1e-3 if single else 1e-5
-    assert slopes.along(flat) == pytest.approx(root * first, abs=precision * task.scale)
-    (sums,) = slopes.sums([root]).swapaxes(0, 1)
-    assert np.sum(sums * flat, axis=1) == pytest.approx(np.sum(root**2 * first, axis=1), abs=precision * task.scale)
-    upper = np.triu(slopes.newton_matrices(sums))
-    H = upper + np.triu(upper, 1).swapaxes(1, 2)
-    forms = np.einsum("bi,bij,bj->b", flat, H[:, :-1, :-1], flat)
-    expected = np.sum(root**2 * first**2 - paths.weights * second, axis=1)
-    assert forms == pytest.approx(expected, abs=10 * precision * np.abs(expected).max())
-    # The last row and column are those of t.
-    assert np.einsum("bi,bi->b", H[:, -1, :-1], flat) == pytest.approx(
-        -np.sum(root**2 * first, axis=1), abs=precision * task.scale
-    )
-    assert H[:, -1, -1] == pytest.approx(np.sum(root**2, axis=1))
 
 
 @pytest.mark.parametrize("spec", ["m=10,load=1,seed=2", "m=12,load=0.5,seed=1,n=3", "m=20,load=1,ensemble=gaussian"])
@@ -125,22 +38,6 @@ def test_points_of_a_run_in_single_precision_are_precise(spec: str) -> None:
     margins = [float(task.margin(point)) for _, point in budget.trace]
     assert margins == sorted(margins)
     assert solution.objective == pytest.approx(double.objective, abs=1e-9 * task.scale)
-
-
-def test_steps_keep_the_products_of_the_points_and_raise_the_barrier() -> None:
-    task = task_of("m=7,p=10,n=3,ensemble=gaussian")
-    stack = stack_of(task)
-    stack.add(stack.new_paths(batch_of_starts(random_start(task), 6), np.full(6, 0.5)))
-    for _ in range(8):
-        before = stack.paths.t + stack.paths.mu * np.log(stack.paths.g - stack.paths.t[:, None]).sum(axis=1)
-        mu, count = stack.paths.mu.copy(), len(stack)
-        stack.iterate()
-        paths = stack.paths
-        assert paths.g == pytest.approx(task.stabilities(paths.W).reshape(len(stack), -1), abs=1e-12)
-        assert paths.wP == pytest.approx(stack.patterns.products(paths.W)[0], abs=1e-12)
-        if len(stack) == count:
-            after = paths.t + paths.mu * np.log(paths.g - paths.t[:, None]).sum(axis=1)
-            assert (after >= before - 1e-12)[paths.mu == mu].all()
 
 
 @pytest.mark.slow
@@ -223,28 +120,28 @@ def test_crossings_of_one_point_change_one_row_and_are_reproducible(make_task: M
     assert ((first == point).all(axis=2).sum(axis=1) == 2).all()
 
 
+@pytest.mark.parametrize("n", [2, 3])
+def test_every_fourth_start_is_a_perturbed_point_if_wanted(make_task: MakeTask, n: int) -> None:
+    """Check the angles of the rows: a vector of length 1 is added to a row of length 1, in a random direction."""
+    task = make_task(p=4, m=12, n=n)
+    points = batch_of_starts(random_start(task), 3)
+    passes = Passes(task, mixed=False)
+    children = Crossings(passes, 5, 0, 400, perturbed=True).take(points, 400)[3::4]
+    cosines = np.einsum("cim,pim->cpi", children, points)
+    nearest = cosines[np.arange(100), cosines.mean(axis=2).argmax(axis=1)]
+    assert np.linalg.norm(children, axis=2) == pytest.approx(1)
+    assert nearest.min() > 0 and nearest.max() < 1 and nearest.mean() == pytest.approx(np.sqrt(0.5), abs=0.05)
+    # Perturbed points do not change the other kinds.
+    plain = Crossings(passes, 5, 0, 4).take(points, 3)
+    assert (plain == Crossings(passes, 5, 0, 4, perturbed=True).take(points, 3)).all()
+
+
 def test_best_first_sorts_and_leaves_out_close_points(make_task: MakeTask) -> None:
     task = make_task(p=4, m=9, n=2)
     W = batch_of_starts(random_start(task), 4)
     points = best_first(Passes(task, mixed=False), np.concatenate([W, -W, unit_rows(W + 1e-3)]))
     margins = task.margin(points)
     assert len(points) == 4 and (np.diff(margins) <= 0).all()
-
-
-def test_hopeless_paths_are_removed_and_the_best_is_not() -> None:
-    task = task_of("m=10,p=40,seed=2")
-    search = Search(
-        Passes(task, mixed=False), batch_of_starts(random_start(task), 20), np.empty((0, 2, 10)), None, None, 1e-9
-    )
-    for _ in search.run(200):
-        pass
-    stack = stack_of(task)
-    stack.add(search.optima)
-    best = float(search.best().margins[0])
-    removed = stack.remove_below(best)
-    assert len(removed.t) + len(stack) == len(search.optima.t) > 1
-    assert stack.remove_below(-np.inf).t.size == 0
-    assert removed.margins.max(initial=-np.inf) < best
 
 
 def test_the_same_start_gives_the_same_run_and_other_starts_other_paths() -> None:
@@ -258,7 +155,7 @@ def test_limits_end_a_run_on_a_small_task() -> None:
     task = task_of("m=10,load=2,seed=4")
     few = solve(task, "gip[max_iter=3]")
     assert few.termination is Termination.ITERATION_LIMIT and few.margin is not None
-    run = Gip(starts=2000).build(task)
+    run = Gip(starts=20_000).build(task)
     budget = Budget(0.3)
     late = run(random_start(task), budget)
     assert late.termination is Termination.TIME_LIMIT and late.objective is not None
@@ -285,46 +182,57 @@ def test_more_starts_at_higher_load() -> None:
     assert counts == sorted(counts) and counts[-1] == counts[-2] > counts[0]
 
 
+def search_of(task: MaxMargin, count: int) -> Search:
+    no_crossings = np.empty((0, task.n, task.m))
+    return Search(Passes(task, mixed=True), batch_of_starts(random_start(task), count), no_crossings, None, None, 1e-9)
+
+
 def test_few_paths_run_at_a_time_if_there_are_many_patterns(make_task: MakeTask) -> None:
-    running = []
-    for p in (10, 4000):
-        task = make_task(p=p, m=20, n=2)
-        search = Search(
-            Passes(task, mixed=True), batch_of_starts(random_start(task), 100), np.empty((0, 2, 20)), None, None, 1e-9
-        )
-        running.append(len(search.running.t))
-    assert running == [96, 25]
+    """Limit the memory of their products with the patterns to 80 MB."""
+    counts = [len(search_of(make_task(p=p, m=20, n=2), 100).running.t) for p in (10, 10_000, 100_000)]
+    assert counts == [100, 48, 16]
 
 
-def test_paths_with_small_t_are_dropped_when_many_have_arrived() -> None:
+class ScriptedSteps:
+    """Steps of paths that all arrive at each width with values of t that a test gives, and then end."""
+
+    def __init__(self, t: Array, calls: int) -> None:
+        self.t, self.calls, self.seen = t, calls, [np.arange(0)]
+
+    def follow(self, paths: Paths, steps: int) -> None:
+        """Mark the paths, which `age` numbers, as arrived in the first calls, and then as ended."""
+        self.seen.append(paths.age.copy())
+        paths.arrived_t = self.t[paths.age]
+        paths.status[:] = Status.ARRIVED if len(self.seen) <= self.calls + 1 else Status.ENDED
+
+
+def explored(floor: float, calls: int = 2) -> list[Array]:
+    """Return the numbers of the paths in each call, of twenty whose optima are expected at t."""
     task = task_of("m=10,load=2,seed=4")
-    passes = Passes(task, mixed=False)
-    stack = Stack(Patterns(task, passes.unit, passes.symmetric), 0.4, 0.02, 1e-9, 100, 0.5)
-    stack.add(stack.new_paths(batch_of_starts(random_start(task), 30), np.full(30, 0.5)))
-    stack.paths.t = np.random.default_rng(1).permutation(30).astype(np.float64)
-    arrived = np.arange(30)
-    # Nothing is dropped while few paths have arrived; then every path that is not in the better half so far.
-    assert not stack._dropped(arrived < 8).any()
-    dropped = stack._dropped((arrived >= 8) & (arrived < 20))
-    assert dropped.tolist() == [8 <= k < 20 and t < np.median(stack.paths.t[:20]) for k, t in enumerate(stack.paths.t)]
-    # Paths at another μ are compared among themselves.
-    stack.paths.mu[20:] *= 0.4
-    assert not stack._dropped(arrived >= 20).any()
+    search, t = search_of(task, 20), np.random.default_rng(1).permutation(20).astype(np.float64)
+    steps = ScriptedSteps(t, calls)
+
+    def numbered(paths: Paths) -> Paths:
+        paths.age[:] = np.arange(20)
+        paths.g[:] = t[:, None]
+        return paths
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_gip_search, "new_paths", lambda *rest: numbered(new_paths(*rest)))
+        for _ in search._explore(steps, batch_of_starts(random_start(task), 20), 1.0, floor):  # type: ignore[arg-type]
+            pass
+    return [np.sort(t[numbers]) for numbers in steps.seen[1:]]
 
 
-def test_paths_end_at_larger_t_if_others_are_dropped() -> None:
-    task = task_of("m=10,load=2,seed=4")
-    passes = Passes(task, mixed=False)
-    patterns, W = Patterns(task, passes.unit, passes.symmetric), batch_of_starts(random_start(task), 60)
-    ended = {}
-    for share in (1.0, 0.5):
-        stack = Stack(patterns, 0.4, 0.02, 1e-9, 100, share)
-        stack.add(stack.new_paths(W, np.full(60, 0.5)))
-        ended[share] = stack.paths.only([])
-        while len(stack):
-            ended[share] = ended[share].joined(stack.iterate())
-    assert len(ended[1.0].t) == 60 and 0 < len(ended[0.5].t) < 20
-    assert ended[0.5].t.mean() > ended[1.0].t.mean()
+def test_a_share_of_the_paths_that_arrive_goes_on_at_each_width() -> None:
+    calls = explored(-np.inf)
+    assert [len(t) for t in calls] == [20, 16, 13]
+    assert all(t.tolist() == list(range(20 - len(t), 20)) for t in calls)
+
+
+def test_paths_below_the_floor_do_not_go_on() -> None:
+    assert [t.min() for t in explored(9.5)] == [0, 10, 12]
+    assert len(explored(19.5)) == 1
 
 
 @pytest.mark.parametrize("n", [3, 4])
