@@ -8,6 +8,7 @@
                                                   products alone (floor), growth with m, and peak memory
     python docs/gip_benchmark.py schedule M…      deficits from full RSB at loads 2 and 3, gaussian ensemble, with the
                                                   default schedule and with gip[mu0=0.5,shrink=0.4]
+    python docs/gip_benchmark.py steps            time of a Newton step of a path on small tasks, NumPy and compiled
     python docs/gip_benchmark.py small N,M…       share of instances with N outputs and M inputs on which one run of gip
                                                   reaches the best margin of IPOPT, multistart and branch and bound, and
                                                   its CPU time in units of one IPOPT start; N,M is 2,10 to 5,50
@@ -35,8 +36,11 @@ from qcqpbench.catalog.registry import solver
 from qcqpbench.catalog.solver import Budget
 from qcqpbench.run.attempt import Attempt, solve
 from qcqpbench.run.run_spec import random_start
-from qcqpbench.solvers._gip_passes import Passes, warm_up
+from qcqpbench.solvers._gip_kernel import instructions, newton_steps
+from qcqpbench.solvers._gip_passes import Passes, Patterns, warm_up
+from qcqpbench.solvers._gip_paths import Rules, Status, new_paths
 from qcqpbench.solvers._gip_schedule import schedule
+from qcqpbench.solvers._gip_stack import Stack
 from qcqpbench.solvers._gip_state import Batch
 from qcqpbench.solvers.gip import batch_of_starts
 
@@ -224,6 +228,48 @@ def schedules(sizes: list[int]) -> None:
             )
 
 
+def seconds_per_step(patterns: Patterns, W: Any, stepper: Any) -> float:
+    """Return the CPU time of the paths from `W` by their number of steps, the smallest of three runs."""
+    times = []
+    for _ in range(3):
+        paths, begin = new_paths(patterns, W, 1.0), time.process_time()
+        while (paths.status <= Status.ARRIVED).any():
+            paths.status[paths.status == Status.ARRIVED] = Status.RUNNING
+            stepper.follow(paths, 100_000)
+        times.append((time.process_time() - begin) / paths.age.sum())
+    return float(min(times))
+
+
+def steps() -> None:
+    """Print the time of a Newton step of a path on small tasks, in NumPy and in compiled code."""
+    print(f"| outputs n | inputs m | patterns p | NumPy, µs | compiled ({instructions()}), µs | ratio |")
+    print("|---|---|---|---|---|---|")
+    for n, m, p in (
+        (2, 10, 20),
+        (3, 10, 20),
+        (5, 10, 10),
+        (2, 20, 40),
+        (3, 20, 40),
+        (5, 20, 20),
+        (2, 50, 100),
+        (3, 50, 100),
+    ):
+        problem: Any = qcqpbench.problem(f"covariance_perceptron[n={n},m={m},p={p},seed=0]")
+        passes = Passes(problem, mixed=True)
+        patterns = Patterns(problem, passes.unit, passes.symmetric, single=True)
+        W, rules = batch_of_starts(random_start(problem), 128), Rules(0.4, 0.004, 1e-9, max_age=80)
+
+        numpy_seconds, compiled_seconds = (
+            seconds_per_step(patterns, W, stepper)
+            for stepper in (Stack(patterns, rules), newton_steps(patterns, rules))
+        )
+        print(
+            f"| {n} | {m} | {p} | {1e6 * numpy_seconds:.1f} | {1e6 * compiled_seconds:.1f} |"
+            f" {numpy_seconds / compiled_seconds:.1f} |",
+            flush=True,
+        )
+
+
 # Loads of two outputs, and shares of the capacity that theory predicts for more outputs (suite best_known).
 LOADS = (0.1, 0.25, 0.5, 1, 1.5, 2, 2.5, 3, 3.5)
 CAPACITY_SHARES = (1 / 8, 1 / 4, 1 / 2, 3 / 4, 7 / 8)
@@ -302,6 +348,8 @@ if __name__ == "__main__":
             iteration()
         case ["schedule", *sizes]:
             schedules([int(m) for m in sizes] or list(SETS_OF_SIZE))
+        case ["steps"]:
+            steps()
         case ["small", *groups]:
             names = groups or [f"{n},{m}" for n, m in REPEATS]
             small([(int(n), int(m)) for n, m in (name.split(",") for name in names)])

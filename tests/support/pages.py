@@ -9,7 +9,7 @@ A block of a page is one of these:
 - any block after ``<!-- not run: REASON -->``; commands of qcqpbench in it are parsed nevertheless.
 
 Outputs are compared word by word, numbers to 0.1 % or 1e-6; "…" stands for any text, and as a line for any lines.
-Times, counts of iterations and the like may differ. An indented block holds formulas, no commands.
+Times, counts of iterations and leaves, and the like may differ. An indented block holds formulas, no commands.
 """
 
 import itertools
@@ -34,8 +34,8 @@ _MARK = re.compile(r"<!-- (not run|file): (.+?) -->\s*$")
 _COMMAND_WORDS = re.compile(r"(\$ |qcqpbench |python |pip |make )")
 _NUMBER = re.compile(r"((?<![\w.])[-−+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?%?(?![\w]))")
 _VARYING_COLUMNS = ("build_seconds", "solve_seconds", "median_s", "seconds", "iterations", "violation", "overlap")
-_VARYING_LINE = re.compile(r"^(seconds|iterations)\s+\S+$")
-_VARYING_AMOUNT = re.compile(r"\b[\d.,]+ (s|ms|min|MB|kB)\b")
+_VARYING_LINE = re.compile(r"^(seconds|iterations|leaves)\s+\S+$")
+_VARYING_AMOUNT = re.compile(r"\b[\d.,]+ (s|ms|min|MB|kB|leaves)\b")
 _RELATIVE_TOLERANCE, _ABSOLUTE_TOLERANCE = 1e-3, 1e-6
 _END = "end of block 7c1d"
 _SESSION = f"""
