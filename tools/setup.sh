@@ -96,6 +96,8 @@ step "types for mypy" tools/types.sh
 
 missing=0
 optional() { step "$@" || missing=1; }
+optional "compiled steps of gip" "$VENV/bin/python" -c 'import sys; from qcqpbench.solvers._gip_kernel import library
+sys.exit(None if library() else "no C compiler (gcc); gip takes its steps in NumPy")'
 optional "cvxpy, Clarabel, SCS" install cvxpy clarabel scs
 optional "PySCIPOpt" install pyscipopt
 optional "Uno (unopy), MIT licence, no limit" install unopy
