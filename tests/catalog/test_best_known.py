@@ -63,8 +63,9 @@ def test_shipped_list_is_well_formed() -> None:
         assert record.bound_solver == "equal multipliers" or solver(record.bound_solver).spec == record.bound_solver
         if "e_1 ± e_2" in record.solver:
             assert record.command.endswith(" && qcqpbench best-known update unit_vectors.npz")
-        elif record.solver.startswith("branch_and_bound["):
+        elif record.command.startswith("qcqpbench certify"):
             assert record.command == f"qcqpbench certify --global '{record.problem}'"
+            assert record.solver.startswith("branch_and_bound[")
         else:
             assert solver(record.solver).spec == record.solver
             assert f"-p '{record.problem}' -s " in record.command and record.solver in record.command
