@@ -276,7 +276,7 @@ CAPACITY_SHARES = (1 / 8, 1 / 4, 1 / 2, 3 / 4, 7 / 8)
 # No setting was chosen on these seeds. Each instance has its own seed, in turn.
 FRESH_SEEDS = range(100, 130)
 REPEATS = {(2, 10): 4, (3, 10): 6, (5, 10): 6, (2, 20): 4, (3, 20): 4, (5, 20): 2, (2, 50): 2, (3, 50): 2, (5, 50): 1}
-IPOPT_STARTS = {10: 60, 20: 60, 50: 30}
+IPOPT_STARTS = {10: 60, 20: 20, 50: 10}
 TIMED_STARTS = 3
 
 
