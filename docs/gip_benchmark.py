@@ -318,7 +318,10 @@ def reference(problem: Any) -> float:
 
 def small(groups: list[tuple[int, int]]) -> None:
     """Print hit rates and CPU times of one run of gip on fresh instances with few weights."""
-    print("| outputs n | inputs m | instances | hits | gip: CPU time, s | 1 IPOPT start: CPU time, s | ratio |")
+    print(
+        f"| outputs n | inputs m | instances | hits | gip ({instructions()}): CPU time, s |"
+        " 1 IPOPT start: CPU time, s | ratio |"
+    )
     print("|---|---|---|---|---|---|---|")
     for n, m in groups:
         rows = []
