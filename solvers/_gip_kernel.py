@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ._gip_passes import Patterns
-from ._gip_paths import Array, Paths, Rules
+from ._gip_paths import Array, Paths, Rules, Steps
 from ._gip_stack import Stack
 
 # Instructions by the size of a register in bytes.
@@ -78,7 +78,7 @@ def steps_version() -> str:
     return "steps NumPy" if library() is None else "steps compiled"
 
 
-def newton_steps(patterns: Patterns, rules: Rules) -> "Stack | Kernel":
+def newton_steps(patterns: Patterns, rules: Rules) -> Steps:
     """Return the compiled steps of paths, or those in NumPy if there is no compiled library."""
     loaded = library()
     return Stack(patterns, rules) if loaded is None else Kernel(loaded, patterns, rules)
@@ -96,14 +96,14 @@ class Kernel:
     """
 
     def __init__(self, loaded: ctypes.CDLL, patterns: Patterns, rules: Rules) -> None:
-        self._library, self.patterns = loaded, patterns
+        self._library = loaded
         task, dtype = patterns.task, patterns.dtype
         self._is_double = int(dtype == np.float64)
         of_pattern: Array = np.ascontiguousarray(task.patterns, dtype)
         transposed = None if patterns.symmetric else np.ascontiguousarray(of_pattern.swapaxes(1, 2))
-        by_entry = np.ascontiguousarray(patterns.flat.T)
+        by_entry, labels = np.ascontiguousarray(patterns.flat.T), np.ascontiguousarray(patterns.labels)
         # Arrays live as long as the pointers to them.
-        self._arrays = of_pattern, transposed, by_entry, patterns.labels
+        self._arrays = of_pattern, transposed, by_entry, labels
         pointers = [None if array is None else array.ctypes.data for array in self._arrays]
         self._problem = _Problem(task.n, task.m, task.p, patterns.unit, *pointers)
         self._rules = _Rules(*rules, 0)

@@ -6,7 +6,7 @@ stabilities.
 
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,6 +138,13 @@ class Paths:
         It is at least the margin of the optimum if W is stationary and the problem is convex nearby.
         """
         return np.sum(self.weights * self.g, axis=1) / self.weights.sum(axis=1)
+
+
+class Steps(Protocol):
+    """Newton steps of paths: `Stack` has them in NumPy, `Kernel` in compiled code."""
+
+    def follow(self, paths: Paths, steps: int) -> None:
+        """Take steps on the paths that are running, each until its status changes, and at most `steps` for a group."""
 
 
 def new_paths(patterns: Patterns, W: Array, width: float) -> Paths:

@@ -8,10 +8,9 @@ from numpy.typing import NDArray
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 
 from ._gip_crossings import MAX_PARENTS, Crossings, seed_of
-from ._gip_kernel import Kernel, newton_steps
+from ._gip_kernel import newton_steps
 from ._gip_passes import Passes, Patterns, distinct
-from ._gip_paths import Mask, Paths, Rules, Status, continued, new_paths
-from ._gip_stack import Stack
+from ._gip_paths import Mask, Paths, Rules, Status, Steps, continued, new_paths
 
 Array = NDArray[np.float64]
 
@@ -119,7 +118,7 @@ class Search:
         yield from self._descend(polish, lambda _: self.running.expected_margins >= self.running.margins.max())
         self.is_finished = True
 
-    def _explore(self, explore: Stack | Kernel, W: Array, width: float, floor: float = -np.inf) -> Iterator[None]:
+    def _explore(self, explore: Steps, W: Array, width: float, floor: float = -np.inf) -> Iterator[None]:
         """Follow paths from the points `W` to a small width, as many at a time as fit into memory.
 
         Whenever paths have converged at a μ, a share of them goes on: those with the largest t, if their optima are
@@ -135,7 +134,7 @@ class Search:
             self.started += len(self.running.t)
             yield from self._descend(explore, select)
 
-    def _descend(self, stepper: Stack | Kernel, select: Callable[[Mask], Mask]) -> Iterator[None]:
+    def _descend(self, stepper: Steps, select: Callable[[Mask], Mask]) -> Iterator[None]:
         """Follow the running paths until all have ended, or were not selected among those that arrived at a new μ."""
         task, age = self.passes.task, int(self.running.age.sum())
         work = task.labels.size * (task.n * task.m + 1) ** 2

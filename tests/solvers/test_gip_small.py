@@ -219,7 +219,7 @@ def explored(floor: float, calls: int = 2) -> list[Array]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_gip_search, "new_paths", lambda *rest: numbered(new_paths(*rest)))
-        for _ in search._explore(steps, batch_of_starts(random_start(task), 20), 1.0, floor):  # type: ignore[arg-type]
+        for _ in search._explore(steps, batch_of_starts(random_start(task), 20), 1.0, floor):
             pass
     return [np.sort(t[numbers]) for numbers in steps.seen[1:]]
 

@@ -17,7 +17,7 @@ from qcqpbench.run.run_spec import random_start
 from qcqpbench.solvers import _gip_kernel
 from qcqpbench.solvers._gip_kernel import Kernel, library, library_path
 from qcqpbench.solvers._gip_passes import Passes, Patterns
-from qcqpbench.solvers._gip_paths import Paths, Rules, Slopes, Status, continued, new_paths
+from qcqpbench.solvers._gip_paths import Paths, Rules, Slopes, Status, Steps, continued, new_paths
 from qcqpbench.solvers._gip_schedule import Schedule
 from qcqpbench.solvers._gip_stack import Stack
 from qcqpbench.solvers._gip_state import Batch
@@ -25,7 +25,6 @@ from qcqpbench.solvers.gip import batch_of_starts
 from tests.conftest import MakeTask
 
 Array = NDArray[np.float64]
-Steps = Stack | Kernel
 MakeSteps = Callable[[Patterns, Rules], Steps]
 
 EXPLORE = Rules(shrink=0.4, last_width=0.004, tol=1e-9, max_age=100)
