@@ -23,6 +23,8 @@ from qcqpbench.catalog.certificate.leaf import Cut, Groups
 from qcqpbench.catalog.certificate.tree import Branch
 
 Array = NDArray[np.float64]
+# Eigenvalues in ascending order and eigenvectors of matrices, shapes (K, d) and (K, d, d).
+Spectrum = tuple[Array, Array]
 
 # Weight of the score of wedges relative to that of splits; 0.05 to 0.2 lead to trees of about the same size.
 _WEDGE_WEIGHT = 0.1
@@ -48,9 +50,12 @@ class Branching(NamedTuple):
     partners: tuple[tuple[int, ...], ...] = ()
 
 
-def best_branching(groups: Groups, matrices: Array) -> Branching:
-    """Return the branching with the highest score, given the primal matrices of a node, shape (K, d, d)."""
-    candidates = [_wedges(k, X) for k, X in enumerate(matrices)]
+def best_branching(groups: Groups, matrices: Array, spectrum: Spectrum) -> Branching:
+    """Return the branching with the highest score, given the primal matrices of a node, shape (K, d, d).
+
+    `spectrum` are the eigenvalues and eigenvectors of the matrices.
+    """
+    candidates = [_wedges(k, *pairs) for k, pairs in enumerate(zip(*spectrum, strict=True))]
     for k, X in enumerate(matrices):
         candidates += [_split(k, g, H, X) for g, H in enumerate(groups[k])]
     return max(candidates, key=lambda branching: branching.score)
@@ -75,13 +80,12 @@ def _split(matrix: int, group: int, H: Array, X: Array) -> Branching:
     return Branching(float(scores[i, j]), Branch(matrix, group, h[None]), partners)
 
 
-def _wedges(matrix: int, X: Array) -> Branching:
-    """Return the branching by wedges, with the second eigenvalue of X as its score.
+def _wedges(matrix: int, values: Array, vectors: Array) -> Branching:
+    """Return the branching by wedges of a matrix with these eigenvalues; its score is the second one.
 
     The rank-one matrices of the plane of two eigenvectors are on a circle, at twice their angles. The lines are at the
     angles of three of them whose centroid is the restriction of X to the plane, so that X violates all three cuts.
     """
-    values, vectors = np.linalg.eigh(X)
     first, second = vectors[:, -1], vectors[:, -2]
     ratio = (values[-1] - values[-2]) / max(float(values[-1] + values[-2]), 1e-300)
     angle = 0.5 * np.arccos(np.clip(1.5 * ratio - 0.5, -1.0, 1.0))

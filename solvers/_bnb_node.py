@@ -1,33 +1,78 @@
-"""Bounds of nodes of branch and bound, compared with a target.
+"""Nodes of branch and bound, and what a method that bounds them gets and returns."""
 
-The method of `_bnb_interior_point` stops at a node as soon as a dual point proves that the value of its relaxation is
-below the target, or a primal point that it is above.
-"""
-
-from collections.abc import Callable, Sequence
-from enum import Enum, auto
-from typing import NamedTuple
+from enum import IntEnum
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ._bnb_interior_point import MIN_LENGTH, InteriorPoint, Mask, Node, State, Step
+from qcqpbench.catalog.certificate.leaf import Cut, Groups, cut_vectors, cuts_of_matrices
+from qcqpbench.catalog.solver import Budget
+
 from ._bnb_relaxation import Relaxation
 
 Array = NDArray[np.float64]
 
-_MAX_STEPS = 80
-# After a step whose κ is above the target but whose primal point is infeasible, a step towards the centre makes the
-# next one feasible.
-_CENTRING_SHARE = 0.8
+
+class Settings(NamedTuple):
+    """Settings of the interior-point method.
+
+    Attributes
+    ----------
+    first_share, long_share, middle_share, short_share
+        τ is this share of the mean complementarity: in the first step, and after steps whose shorter length is more
+        than 0.8, more than 0.5, or less.
+    centring_share
+        Least share after a step whose κ is above the target but whose primal point is infeasible: a step towards the
+        centre makes the next one feasible.
+    backtrack, boundary_share, min_length
+        Factor of a length that leaves the cone, share of the way to the boundary, and the least length of a step.
+    first_eigenvalue, equal_share, first_cut_weight
+        Start: smallest eigenvalue of F, relative to its norm, share of equal weights in λ, and the sum of the
+        multipliers of new cuts, relative to that eigenvalue.
+    max_steps
+        Limit on the number of steps.
+    """
+
+    first_share: float = 0.3
+    long_share: float = 0.2
+    middle_share: float = 0.3
+    short_share: float = 0.5
+    centring_share: float = 0.8
+    backtrack: float = 0.75
+    boundary_share: float = 0.95
+    min_length: float = 1e-8
+    first_eigenvalue: float = 0.01
+    equal_share: float = 0.05
+    first_cut_weight: float = 0.8
+    max_steps: int = 80
 
 
-class Verdict(Enum):
+class Node:
+    """A node: the vectors u, v of its cuts uᵀXv ≥ 0, and y, λ, μ of its parent, if any.
+
+    Parameters
+    ----------
+    groups, cuts
+        As in a `Leaf`; the cuts are sorted.
+    start
+        y, λ and μ of the parent in multiples of the unit of the relaxation; μ is NaN for cuts that the parent lacks.
+    """
+
+    def __init__(self, groups: Groups, cuts: tuple[Cut, ...], start: tuple[Array, Array, Array] | None) -> None:
+        self.cuts, self.start = cuts, start
+        self.first, self.second = cut_vectors(groups, cuts)
+
+    @property
+    def cuts_of_matrices(self) -> list[tuple[int, slice]]:
+        """The matrices that have cuts, and the places of their cuts."""
+        return [(k, slice(places[0], places[-1] + 1)) for k, places in cuts_of_matrices(self.cuts)]
+
+
+class Verdict(IntEnum):
     """Result of the comparison of a relaxation with the target."""
 
-    BELOW = auto()
-    ABOVE = auto()
-    UNDECIDED = auto()
+    UNDECIDED, BELOW, ABOVE = range(3)
 
 
 class NodeResult(NamedTuple):
@@ -41,76 +86,63 @@ class NodeResult(NamedTuple):
     steps: int
 
 
-class NodeSolver:
-    """Comparison of the relaxations of nodes of a task with a target.
+class Clock:
+    """Time control of a thread: a step begins if one as long as the longest so far would end in time.
 
     Parameters
     ----------
-    relaxation
-        The relaxation without cuts.
+    budget
+        Has the time limit.
     """
 
-    def __init__(self, relaxation: Relaxation) -> None:
-        self.method = InteriorPoint(relaxation)
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+        self.is_out_of_time = False
+        self.longest_seconds = 0.0
+        self._begin: float | None = None
 
-    def solve(
-        self, nodes: Sequence[Node], target: float, looseness: float, has_time: Callable[[], bool]
-    ) -> list[NodeResult]:
-        """Compare the values of the relaxations of nodes with `target`, in multiples of the unit.
+    def end_step(self) -> None:
+        """Forget the begin of the last step; what follows is not part of it."""
+        self._begin = None
+
+    def has_time(self) -> bool:
+        """Return whether there is time for the step that now begins."""
+        now = self.budget.seconds()
+        if self._begin is not None:
+            self.longest_seconds = max(self.longest_seconds, now - self._begin)
+        self._begin = now
+        self.is_out_of_time = self.budget.remaining() <= self.longest_seconds
+        return not self.is_out_of_time
+
+
+class NodeSolver(Protocol):
+    """Comparison of the relaxations of nodes of a task with a target."""
+
+    def solve(self, node: Node, target: float, looseness: float, clock: Clock) -> NodeResult:
+        """Compare the value of the relaxation of a node with `target`, in multiples of the unit.
 
         Parameters
         ----------
-        nodes
-            The nodes.
+        node
+            The node.
         target
             The value to compare with.
         looseness
             If the value is above the target, the method stops when the dual value exceeds it by at most `looseness`
             times its distance from the target. The matrices of the result are the first that prove that it is above:
             far from the optimum of the relaxation, they lead to better branchings and smaller trees.
-        has_time
-            Function that returns whether there is time for one more step.
+        clock
+            Tells whether there is time for one more step.
         """
-        results: dict[int, NodeResult] = {}
-        state, steps = self.method.start(nodes), 0
-        while len(state.x) and steps < _MAX_STEPS and has_time():
-            is_below = self.method.proves(state, target)
-            results |= self._results(state.where(is_below), steps, Verdict.BELOW)
-            state = state.where(~is_below)
-            if not len(state.x):
-                break
-            step, steps = self.method.step(state), steps + 1
-            is_done = ~step.is_solved | self._is_above(state, step, target, looseness)
-            results |= self._results(state.where(is_done), steps)
-            state, step = state.where(~is_done), step.where(~is_done)
-            state, lengths = self.method.advance(state, step)
-            centring = (step.kappa > target) & ~state.is_above
-            state.shares[centring] = np.maximum(state.shares[centring], _CENTRING_SHARE)
-            is_stuck = lengths < MIN_LENGTH
-            results |= self._results(state.where(is_stuck), steps)
-            state = state.where(~is_stuck)
-        results |= self._results(state, steps)
-        return [results[number] for number in range(len(nodes))]
 
-    def _is_above(self, state: State, step: Step, target: float, looseness: float) -> Mask:
-        """Note the primal points that prove values above the target; return whether they are as close as demanded."""
-        is_first = step.is_feasible & ~state.is_above
-        state.kept[is_first], state.has_kept[is_first] = step.matrices[is_first], True
-        excess = step.kappa - target
-        is_above: Mask = step.is_feasible & (excess > 0)
-        state.is_above[is_above] = True
-        distance = state.x[:, : self.method.free].sum(axis=1) - step.kappa
-        # An infinite looseness times zero is no number.
-        is_above[is_above] = distance[is_above] <= looseness * excess[is_above]
-        return is_above
 
-    def _results(self, state: State, steps: int, verdict: Verdict | None = None) -> dict[int, NodeResult]:
-        """Return the results of all nodes of `state` by their numbers."""
-        results = {}
-        for i, number in enumerate(state.numbers.tolist()):
-            x = state.x[i, : self.method.free + int(state.is_real[i].sum())]
-            y, weights, mu = np.split(x, [self.method.free, self.method.known])
-            matrices = state.kept[i] if state.has_kept[i] else state.matrices[i]
-            either = Verdict.ABOVE if state.is_above[i] else Verdict.UNDECIDED
-            results[number] = NodeResult(verdict or either, y, weights, mu, matrices, steps)
-        return results
+def first_point(relaxation: Relaxation, node: Node, settings: Settings) -> tuple[Array, NDArray[np.bool_]]:
+    """Return x = (y, λ, μ) of the parent, zero for new cuts, with λ away from zero; and which cuts are new."""
+    R, free = relaxation.stability_count, relaxation.offset_count
+    if node.start is None:
+        y, weights, mu = np.zeros(free), np.full(R, 1.0 / R), np.full(len(node.cuts), np.nan)
+    else:
+        y, weights, mu = node.start
+        weights = settings.equal_share / R + (1.0 - settings.equal_share) * weights / weights.sum()
+    is_new = np.isnan(mu)
+    return np.concatenate([y, weights, np.where(is_new, 0.0, mu)]), is_new

@@ -3,6 +3,7 @@
 import heapq
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +13,9 @@ from qcqpbench.catalog.certificate.tree import TreeCertificate, TreeNode
 from qcqpbench.catalog.solver import Budget
 from qcqpbench.problem.maxmargin import MaxMargin
 
-from ._bnb_branching import Branching, best_branching, children
-from ._bnb_interior_point import Node
-from ._bnb_node import NodeResult, NodeSolver
+from ._bnb_branching import Branching, Spectrum, best_branching, children
+from ._bnb_kernel import node_solver
+from ._bnb_node import Clock, Node, NodeResult
 from ._bnb_relaxation import Relaxation
 from ._gip_kernel import newton_steps
 from ._gip_passes import Passes, Patterns
@@ -37,8 +38,8 @@ _NODES_PER_SEARCH, _MAX_SEARCHES = 4.0, 8
 _SEARCH_WIDTH, _SEARCH_SHRINK, _SEARCH_STEPS, _SEARCH_TOL, _STEPS_PER_CALL = 0.1, 0.3, 60, 1e-10, 8
 # With more open nodes, the search closes those with small bounds first.
 _MAX_OPEN_NODES = 50_000
-# Nodes are bounded in batches, so that the products of their matrices with all patterns have at most this many entries.
-_BATCH_ENTRIES, _MAX_BATCH_SIZE = 600_000, 64
+# Several threads bound so many nodes each, before the results are entered into the tree.
+_NODES_PER_THREAD = 4
 # Score of a branching, relative to the trace of the matrices, at which they have rank one up to rounding.
 _MIN_SCORE = 1e-13
 
@@ -143,27 +144,19 @@ class _Pending:
         return self.solved.offsets / unit, self.solved.multipliers.ravel(), self.multipliers / unit
 
 
-class _StepClock:
-    """Time control of a thread: a step begins if one as long as the longest so far would end in time."""
+@dataclass(frozen=True, eq=False)
+class _Bounded:
+    """Child with the result of its relaxation, and the leaf with the bound that its last dual point proves."""
 
-    def __init__(self, budget: Budget) -> None:
-        self.budget = budget
-        self.is_out_of_time = False
-        self._longest_seconds = 0.0
-        self._begin: float | None = None
+    child: _Pending
+    result: NodeResult
+    leaf: Leaf
 
-    def end_step(self) -> None:
-        """Forget the begin of the last step; what follows is not part of it."""
-        self._begin = None
-
-    def has_time(self) -> bool:
-        """Return whether there is time for the step that now begins."""
-        now = self.budget.seconds()
-        if self._begin is not None:
-            self._longest_seconds = max(self._longest_seconds, now - self._begin)
-        self._begin = now
-        self.is_out_of_time = self.budget.remaining() <= self._longest_seconds
-        return not self.is_out_of_time
+    @cached_property
+    def spectrum(self) -> Spectrum:
+        """Eigenvalues and eigenvectors of the matrices of the result."""
+        values, vectors = np.linalg.eigh(self.result.matrices)
+        return values, vectors
 
 
 class Tree:
@@ -195,16 +188,14 @@ class Tree:
         self.relaxation, self.incumbent = relaxation, incumbent
         self._root = TreeNode() if keep else None
         self.task, self.budget = relaxation.task, incumbent.budget
-        self.solver = NodeSolver(relaxation)
-        entries = relaxation.matrix_count * relaxation.task.patterns.size
-        self._batch_size = int(min(max(_BATCH_ENTRIES // entries, 1), _MAX_BATCH_SIZE))
+        self.solver = node_solver(relaxation)
         self.node_count = self.step_count = 0
         self._open: list[_OpenNode] = []
         self._pending = [self._everything()]
         self._closed_bound = -np.inf
         self.is_out_of_time = False
         self._next_search = 0.0
-        self._clocks = [_StepClock(self.budget) for _ in range(self.budget.threads)]
+        self._clocks = [Clock(self.budget) for _ in range(self.budget.threads)]
 
     @property
     def bound(self) -> float:
@@ -224,7 +215,7 @@ class Tree:
             self._run(executor, max_nodes)
 
     def _run(self, executor: Executor | None, max_nodes: int | None) -> None:
-        size = self._batch_size * self.budget.threads
+        size = 1 if executor is None else _NODES_PER_THREAD * self.budget.threads
         while not (self.is_finished or self.is_at_limit(max_nodes)):
             while self._open and len(self._pending) < size:
                 self._branch()
@@ -268,48 +259,50 @@ class Tree:
     def _bound_children(self, executor: Executor | None, most: int) -> None:
         """Compute the bounds of at most `most` pending children, then close them or add them to the open nodes."""
         batch, self._pending = self._pending[:most], self._pending[most:]
-        results = self._solve(executor, batch)
-        self.step_count += sum(result.steps for result in results)
-        solved = [self._leaf(child, result) for child, result in zip(batch, results, strict=True)]
-        bounded = list(zip(batch, results, solved, strict=True))
-        above = [result.matrices for _, result, leaf in bounded if leaf.bound > self.incumbent.target]
-        if above:
-            self._improve_incumbent(np.array(above))
-        for child, result, leaf in bounded:
+        bounded = self._solve(executor, batch)
+        self.step_count += sum(each.result.steps for each in bounded)
+        self._improve_incumbent([each.spectrum for each in bounded if each.leaf.bound > self.incumbent.target])
+        for each in bounded:
+            child, leaf = each.child, each.leaf
             # The proof of the parent holds for the child too: the groups of a child extend those of its parent.
             proof = leaf if leaf.bound < child.proof.bound else replace(child.proof, groups=child.groups)
             if proof.bound > self.incumbent.target and self.is_out_of_time:
                 self._pending.append(replace(child, proof=proof))
             else:
-                self._place(child, proof, leaf, result)
+                self._place(each, proof)
 
-    def _place(self, child: _Pending, leaf: Leaf, solved: Leaf, result: NodeResult) -> None:
-        """Close a child with the proof `leaf`, or add it to the open nodes."""
+    def _place(self, bounded: _Bounded, proof: Leaf) -> None:
+        """Close a child with the proof, or add it to the open nodes."""
         self.node_count += 1
-        if leaf.bound <= self.incumbent.target:
-            self._close(leaf, child.node)
+        child, solved = bounded.child, bounded.leaf
+        if proof.bound <= self.incumbent.target:
+            self._close(proof, child.node)
             return
-        branching = best_branching(leaf.groups, result.matrices)
+        branching = best_branching(proof.groups, bounded.result.matrices, bounded.spectrum)
         if branching.score > _MIN_SCORE * self.relaxation.trace:
-            heapq.heappush(self._open, _OpenNode(-leaf.bound, self.node_count, leaf, solved, branching, child.node))
+            heapq.heappush(self._open, _OpenNode(-proof.bound, self.node_count, proof, solved, branching, child.node))
         else:
             # The matrices have rank one, but rounding keeps the bound above the target. The search ends with this
             # bound, unless that of another node is larger.
-            self._close(leaf, child.node)
+            self._close(proof, child.node)
 
-    def _solve(self, executor: Executor | None, batch: list[_Pending]) -> list[NodeResult]:
-        """Return the results of a batch, of which each thread solves a part."""
+    def _solve(self, executor: Executor | None, batch: list[_Pending]) -> list[_Bounded]:
+        """Return the children of a batch with their bounds, of which each thread computes a part."""
         unit, incumbent = self.relaxation.unit, self.incumbent
         target = incumbent.target - _TARGET_SHARE * incumbent.gap * incumbent.reference
         is_root = self.node_count == 0
         looseness = _ROOT_LOOSENESS if is_root else np.inf
-        nodes = [Node(child.groups, child.cuts, None if is_root else child.start(unit)) for child in batch]
-        size = -(-len(nodes) // len(self._clocks))
-        parts = [nodes[first : first + size] for first in range(0, len(nodes), size)]
+        size = -(-len(batch) // len(self._clocks))
+        parts = [batch[first : first + size] for first in range(0, len(batch), size)]
 
-        def solve(part: list[Node], clock: _StepClock) -> list[NodeResult]:
+        def solve(part: list[_Pending], clock: Clock) -> list[_Bounded]:
             clock.end_step()
-            return self.solver.solve(part, target / unit, looseness, clock.has_time)
+            bounded = []
+            for child in part:
+                node = Node(child.groups, child.cuts, None if is_root else child.start(unit))
+                result = self.solver.solve(node, target / unit, looseness, clock)
+                bounded.append(_Bounded(child, result, self._leaf(child, result)))
+            return bounded
 
         results = (map if executor is None else executor.map)(solve, parts, self._clocks)
         flat = [result for part in results for result in part]
@@ -329,9 +322,10 @@ class Tree:
         )
         return replace(leaf, bound=leaf_bound(self.task, leaf))
 
-    def _improve_incumbent(self, matrices: Array) -> None:
+    def _improve_incumbent(self, spectra: list[Spectrum]) -> None:
         """Update the incumbent by the points of nodes, and sometimes after local searches."""
-        W = self.relaxation.points(matrices)
+        points = [self.relaxation.point(*spectrum) for spectrum in spectra]
+        W = np.array([point for point in points if point is not None])
         if not len(W):
             return
         if self.incumbent.update(W) or self.node_count >= self._next_search:

@@ -4,15 +4,14 @@ The library `_gip_library` is compiled from `_gip_kernel/kernel.c` when qcqpbenc
 """
 
 import ctypes
-import importlib.util
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 
 from ._gip_passes import Patterns
 from ._gip_paths import Array, Paths, Rules, Steps
 from ._gip_stack import Stack
+from ._library import load
 
 # Instructions by the size of a register in bytes.
 _SETS = {16: "16-byte vectors", 32: "AVX2", 64: "AVX-512"}
@@ -40,30 +39,12 @@ class _Paths(ctypes.Structure):
     _fields_ = (("count", ctypes.c_int64), *((name, ctypes.c_void_p) for name in _PATH_ARRAYS))
 
 
-def library_path() -> Path | None:
-    """Return the file of the compiled library; None if there is none, or if its source has changed since."""
-    spec = importlib.util.find_spec(f"{__package__}._gip_library")
-    if spec is None or spec.origin is None:
-        return None
-    path, folder = Path(spec.origin), Path(__file__).parent
-    # Only in a checkout can a source be newer than the library: an installer may write them in any order.
-    if not (folder.parent / "pyproject.toml").is_file():
-        return path
-    changed = max(file.stat().st_mtime for file in folder.glob("_gip_kernel/*.[ch]"))
-    return path if path.stat().st_mtime >= changed else None
-
-
 @cache
 def library() -> ctypes.CDLL | None:
     """Return the compiled library; None if there is none."""
-    path = library_path()
-    if path is None:
-        return None
-    try:
-        loaded = ctypes.CDLL(str(path))
-    except OSError:
-        return None
-    loaded.memory_bytes.restype = ctypes.c_int64
+    loaded = load("_gip")
+    if loaded is not None:
+        loaded.memory_bytes.restype = ctypes.c_int64
     return loaded
 
 
@@ -71,11 +52,6 @@ def instructions() -> str:
     """Return the name of the instructions that steps use: "NumPy" if there is no compiled library."""
     loaded = library()
     return "NumPy" if loaded is None else _SETS[loaded.vector_bytes()]
-
-
-def steps_version() -> str:
-    """Return the part of a solver's version that tells whether its steps are compiled, which are much faster."""
-    return "steps NumPy" if library() is None else "steps compiled"
 
 
 def newton_steps(patterns: Patterns, rules: Rules) -> Steps:

@@ -12,9 +12,10 @@ from qcqpbench.catalog.status import Scope, Termination
 from qcqpbench.errors import require
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 
+from . import _bnb_kernel, _gip_kernel
 from ._bnb_relaxation import Relaxation, StackedRelaxation, SymmetricRelaxation
 from ._bnb_tree import Incumbent, Tree
-from ._gip_kernel import steps_version
+from ._library import steps_version
 from .gip import Gip
 
 Array = NDArray[np.float64]
@@ -50,7 +51,7 @@ class BranchAndBound(TaskSolver):
     """
 
     name = "branch_and_bound"
-    drives = "gip, then branch and bound with an interior-point method in NumPy and LAPACK"
+    drives = "gip, then branch and bound with an interior-point method on BLAS and LAPACK"
     scope = Scope.GLOBAL
     citation = "qcqpbench, docs/reference/solvers.md"
 
@@ -59,7 +60,7 @@ class BranchAndBound(TaskSolver):
     certificate: bool = False
 
     def version(self) -> str:
-        return f"{super().version()}, {steps_version()}"
+        return f"{super().version()}, {steps_version(_bnb_kernel.library(), _gip_kernel.library())}"
 
     def build(self, problem: MaxMargin) -> RunFunction:
         entries = problem.patterns.size + problem.labels.size**2

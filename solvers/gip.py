@@ -13,13 +13,15 @@ from qcqpbench.catalog.status import Termination
 from qcqpbench.errors import require
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 
+from . import _gip_kernel
 from ._gip_axes import best_pair_of_axes, zero_point_on_axes
 from ._gip_crossings import best_first, seed_of
-from ._gip_kernel import instructions, steps_version
+from ._gip_kernel import instructions
 from ._gip_passes import Passes, distinct, warm_up
 from ._gip_schedule import Schedule, schedule
 from ._gip_search import FEW_WEIGHTS, Search, random_start_count
 from ._gip_state import Batch
+from ._library import steps_version
 
 Array = NDArray[np.float64]
 Step = TypeVar("Step")
@@ -75,7 +77,7 @@ class Gip(TaskSolver):
         require(self.shrink is None or self.shrink < 1, f"gip: shrink must be less than 1, got {self.shrink}")
 
     def version(self) -> str:
-        return f"{super().version()}, {steps_version()}"
+        return f"{super().version()}, {steps_version(_gip_kernel.library())}"
 
     def build(self, problem: MaxMargin) -> RunFunction:
         passes = Passes(problem, self.precision == "mixed")

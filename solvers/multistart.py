@@ -9,9 +9,10 @@ from qcqpbench.catalog.solver import Budget, RunFunction, Solution, TaskSolver
 from qcqpbench.catalog.status import Termination
 from qcqpbench.problem.maxmargin import MaxMargin
 
+from . import _gip_kernel
 from ._gip_crossings import Crossings, best_first, seed_of
-from ._gip_kernel import steps_version
 from ._gip_passes import Passes
+from ._library import steps_version
 from .gip import Climb, Gip, automatic_starts, batch_of_starts, margin_of
 
 
@@ -34,7 +35,7 @@ class Multistart(TaskSolver):
     rounds: int = 4
 
     def version(self) -> str:
-        return f"{super().version()}, {steps_version()}"
+        return f"{super().version()}, {steps_version(_gip_kernel.library())}"
 
     def build(self, problem: MaxMargin) -> RunFunction:
         gip, passes = Gip(), Passes(problem, mixed=True)

@@ -142,9 +142,9 @@ def test_the_package_works_with_numpy_and_scipy_only(environment: Path, tmp_path
     specs = ["covariance_perceptron[m=4,p=3]", "recorded"]
     code = f"import qcqpbench; print([qcqpbench.problem(spec).id for spec in {specs}])"
     assert succeed(environment, "-c", code, cwd=tmp_path) == succeed(sys.executable, "-c", code, cwd=tmp_path)
-    code = "from qcqpbench.solvers._gip_kernel import steps_version; print(steps_version())"
+    code = "from qcqpbench.catalog.registry import solver; print(solver('branch_and_bound').version())"
     compiled = "steps compiled" if shutil.which("gcc") else "steps NumPy"
-    assert succeed(environment, "-c", code, cwd=tmp_path).strip() == compiled
+    assert succeed(environment, "-c", code, cwd=tmp_path).strip().endswith(compiled)
 
 
 def test_types_are_found_in_a_normal_install(environment: Path, tmp_path: Path) -> None:

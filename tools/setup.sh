@@ -96,8 +96,9 @@ step "types for mypy" tools/types.sh
 
 missing=0
 optional() { step "$@" || missing=1; }
-optional "compiled steps of gip" "$VENV/bin/python" -c 'import sys; from qcqpbench.solvers._gip_kernel import library
-sys.exit(None if library() else "no C compiler (gcc); gip takes its steps in NumPy")'
+optional "compiled steps of gip and branch_and_bound" "$VENV/bin/python" -c 'import sys
+from qcqpbench.solvers._library import load
+sys.exit(None if load("_gip") and load("_bnb") else "no C compiler (gcc); both take their steps in NumPy")'
 optional "cvxpy, Clarabel, SCS" install cvxpy clarabel scs
 optional "PySCIPOpt" install pyscipopt
 optional "Uno (unopy), MIT licence, no limit" install unopy

@@ -120,6 +120,12 @@ class MaxMargin(Hashed):
         return digest("maxmargin", self.patterns, self.labels, np.array(float(self.scale)), *held_out)
 
     @cached_property
+    def pattern_norms(self) -> Array:
+        """Norm of each pattern: the largest sum of the absolute entries of a row."""
+        norms: Array = np.abs(self.patterns).sum(axis=2).max(axis=1)
+        return norms
+
+    @cached_property
     def smallest_eigenvalue(self) -> float:
         """Smallest eigenvalue of the symmetric parts of all patterns, negative if a pattern is not a covariance."""
         from scipy.linalg import lapack  # noqa: PLC0415 (slow to import, rarely needed)

@@ -1,4 +1,4 @@
-"""Tree of branch and bound: coverage and bounds of leaves, relaxations of nodes, and limits of the search."""
+"""Tree of branch and bound: coverage and bounds of leaves, branchings, and limits of the search."""
 
 from dataclasses import replace
 
@@ -15,11 +15,11 @@ from qcqpbench.catalog.status import Termination
 from qcqpbench.errors import QcqpbenchError
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 from qcqpbench.run.attempt import solve
-from qcqpbench.solvers import _bnb_node, _bnb_tree, branch_and_bound
+from qcqpbench.solvers import _bnb_tree, branch_and_bound
 from qcqpbench.solvers._bnb_branching import best_branching, children
-from qcqpbench.solvers._bnb_interior_point import Node
-from qcqpbench.solvers._bnb_node import NodeSolver, Verdict
-from qcqpbench.solvers._bnb_relaxation import Relaxation, StackedRelaxation, SymmetricRelaxation
+from qcqpbench.solvers._bnb_interior_point import InteriorPoint
+from qcqpbench.solvers._bnb_node import Settings
+from qcqpbench.solvers._bnb_relaxation import SymmetricRelaxation
 from qcqpbench.solvers._bnb_tree import Incumbent, Tree
 from qcqpbench.solvers.branch_and_bound import search
 from tests.conftest import MakeTask
@@ -126,7 +126,7 @@ def test_children_cover_their_parent_and_exclude_its_matrices(make_task: MakeTas
         points = rng.standard_normal((2, 500, 5))
         inside = np.ones(500, dtype=bool)
         for _ in range(4):
-            branching = best_branching(groups, matrices)
+            branching = best_branching(groups, matrices, np.linalg.eigh(matrices))
             offspring = children(groups, branching)
             leaves = [Leaf("symmetric", child, (), np.ones((1, 1)), np.zeros(1), np.zeros(0)) for child, _ in offspring]
             W = np.stack([points[0] + points[1], points[0] - points[1]], axis=1)
@@ -141,92 +141,6 @@ def test_children_cover_their_parent_and_exclude_its_matrices(make_task: MakeTas
                 ]
                 assert min(products) < 0
             groups, inside = offspring[0][0], masks[0]
-
-
-@pytest.mark.solver
-@pytest.mark.parametrize("spec", ["m=6,load=0.5,seed=3", "m=4,load=1,seed=1,ensemble=gaussian", "m=4,n=3,p=2,seed=0"])
-def test_relaxation_with_cuts_agrees_with_clarabel(spec: str) -> None:
-    cvxpy = pytest.importorskip("cvxpy")
-    task = perceptron(spec)
-    is_symmetric = task.n == 2 and "gauss" not in spec
-    relaxation: Relaxation = SymmetricRelaxation(task) if is_symmetric else StackedRelaxation(task)
-    d, rng = relaxation.order, np.random.default_rng(0)
-    H = unit_rows(rng.standard_normal((4, d)))
-    groups = ((H,), (H,))[: relaxation.matrix_count]
-    cuts = tuple(Cut(k, 0, i, j) for k in range(len(groups)) for i in range(4) for j in range(i))
-    (result,) = NodeSolver(relaxation).solve([Node(groups, cuts, None)], -1.0, 1e-7, lambda: True)
-    assert result.verdict is Verdict.ABOVE
-
-    matrices = [cvxpy.Variable((d, d), PSD=True) for _ in groups]
-    kappa, m = cvxpy.Variable(), task.m
-    # The matrices that stand for w_i w_jᵀ; in the symmetric formulation aaᵀ − bbᵀ does.
-    blocks = {
-        (i, j): matrices[0] - matrices[1] if is_symmetric else matrices[0][i * m : (i + 1) * m, j * m : (j + 1) * m]
-        for i in range(task.n)
-        for j in range(i, task.n)
-    }
-    stabilities = [
-        label * cvxpy.sum(cvxpy.multiply(pattern, blocks[pair]))
-        for pattern, labels in zip(task.patterns, task.labels.tolist(), strict=True)
-        for label, pair in zip(labels, zip(*task.pairs, strict=True), strict=True)
-    ]
-    traces = [sum(map(cvxpy.trace, matrices))] if is_symmetric else [cvxpy.trace(blocks[i, i]) for i in range(task.n)]
-    constraints = [value == 1 for value in traces] + [value >= kappa for value in stabilities]
-    constraints += [H[cut.first] @ matrices[cut.matrix] @ H[cut.second] >= 0 for cut in cuts]
-    optimum = cvxpy.Problem(cvxpy.Maximize(kappa), constraints).solve(solver="CLARABEL") / relaxation.unit
-    assert result.offsets.sum() == pytest.approx(optimum, rel=1e-6)
-    leaf = Leaf(
-        relaxation.formulation,
-        groups,
-        cuts,
-        result.weights.reshape(task.labels.shape),
-        result.offsets * relaxation.unit,
-        result.cut_multipliers * relaxation.unit,
-    )
-    assert leaf_bound(task, leaf) == pytest.approx(optimum * relaxation.unit, rel=1e-6)
-
-
-@pytest.mark.parametrize("spec", ["m=5,p=4,seed=3", "m=3,n=3,p=2,ensemble=gaussian", "m=3,n=4,p=2,ensemble=gaussian"])
-def test_equations_of_a_step_are_the_inner_products_of_derivatives(spec: str) -> None:
-    """Compare with dense derivatives of F, which are its values at unit vectors because F is linear."""
-    task = perceptron(spec)
-    relaxation: Relaxation = SymmetricRelaxation(task) if task.n == 2 else StackedRelaxation(task)
-    ny, R, K, d = relaxation.offset_count, relaxation.stability_count, relaxation.matrix_count, relaxation.order
-    units = np.eye(ny + R)
-    E = relaxation.dual_matrices(units[:, :ny], units[:, ny:])
-    rng = np.random.default_rng(0)
-    # The first axis counts the nodes of a batch.
-    roots = rng.standard_normal((2, 3, K, d, d))
-    X, Z = roots @ roots.swapaxes(3, 4)
-    H, traces = relaxation.equations(X, Z)
-    np.testing.assert_allclose(H, np.einsum("ikae,bkef,jkfg,bkga->bij", E, X, E, Z), rtol=1e-10, atol=1e-10)
-    np.testing.assert_allclose(traces, np.einsum("ikae,bkae->bi", E, Z), rtol=1e-10, atol=1e-10)
-    # Each row belongs to one of the matrices; it is zero for the others.
-    u, v, w = rng.standard_normal((3, 3, K, 4, d)) * np.eye(K, 4)[:, :, None]
-    expected = np.einsum("ikae,bkca,bkce->bci", E, u, v) + np.einsum("ikae,bkca,bkce->bci", E, w, w)
-    np.testing.assert_allclose(relaxation.along_products(((u, v), (w, w))), expected, rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize("spec", ["m=6,load=1,seed=3", "m=4,load=1,seed=1,ensemble=gaussian"])
-def test_nodes_of_a_batch_have_the_results_that_they_have_alone(spec: str) -> None:
-    """Bound nodes with different numbers of cuts and steps together and one by one."""
-    task = perceptron(spec)
-    relaxation: Relaxation = StackedRelaxation(task) if "gauss" in spec else SymmetricRelaxation(task)
-    rng, K = np.random.default_rng(0), relaxation.matrix_count
-    nodes = []
-    for count in (2, 9, 3, 5):
-        groups = tuple((unit_rows(rng.standard_normal((count, relaxation.order))),) for _ in range(K))
-        cuts = tuple(Cut(k, 0, i, j) for k in range(K) for i in range(count) for j in range(i))
-        nodes.append(Node(groups, cuts, None))
-    nodes.append(Node(tuple(() for _ in range(K)), (), None))
-    solver_of_nodes, target = NodeSolver(relaxation), incumbent_of(task).target / relaxation.unit
-    together = solver_of_nodes.solve(nodes, target, np.inf, lambda: True)
-    alone = [solver_of_nodes.solve([node], target, np.inf, lambda: True)[0] for node in nodes]
-    assert {result.verdict for result in alone} == {Verdict.ABOVE, Verdict.BELOW}
-    for one, other in zip(together, alone, strict=True):
-        assert (one.verdict, one.steps) == (other.verdict, other.steps)
-        for name in ("offsets", "weights", "cut_multipliers", "matrices"):
-            np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-6, atol=1e-8)
 
 
 def test_bounds_at_the_node_limit_are_valid_and_fall() -> None:
@@ -292,13 +206,13 @@ def test_few_open_nodes_are_kept_and_the_result_is_the_same(monkeypatch: pytest.
     assert max(leaf_bound(task, leaf) for leaf in leaves) == narrow.bound
 
 
-def test_failed_nodes_take_the_bound_of_their_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_nodes_take_the_bound_of_their_parent() -> None:
     """Let the interior-point method give up after one step at every node but the root."""
     task = perceptron("m=6,load=1,seed=3")
     root = search(task, incumbent_of(task), max_nodes=1).bound
     tree = Tree(SymmetricRelaxation(task), incumbent_of(task))
     tree.run(1)
-    monkeypatch.setattr(_bnb_node, "_MAX_STEPS", 1)
+    tree.solver = InteriorPoint(tree.relaxation, Settings(max_steps=1))
     tree.run(15)
     assert tree.node_count == 15
     assert tree.incumbent.margin <= tree.bound <= root

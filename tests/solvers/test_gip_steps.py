@@ -11,16 +11,18 @@ import pytest
 from numpy.typing import NDArray
 
 import qcqpbench
+from qcqpbench.catalog.registry import solver
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 from qcqpbench.run.attempt import solve
 from qcqpbench.run.run_spec import random_start
-from qcqpbench.solvers import _gip_kernel
-from qcqpbench.solvers._gip_kernel import Kernel, library, library_path
+from qcqpbench.solvers import _gip_kernel, _library
+from qcqpbench.solvers._gip_kernel import Kernel, library
 from qcqpbench.solvers._gip_passes import Passes, Patterns
 from qcqpbench.solvers._gip_paths import Paths, Rules, Slopes, Status, Steps, continued, new_paths
 from qcqpbench.solvers._gip_schedule import Schedule
 from qcqpbench.solvers._gip_stack import Stack
 from qcqpbench.solvers._gip_state import Batch
+from qcqpbench.solvers._library import library_path
 from qcqpbench.solvers.gip import batch_of_starts
 from tests.conftest import MakeTask
 
@@ -235,21 +237,24 @@ def test_a_run_without_the_compiled_library_ends_at_the_same_margin(spec: str, m
     monkeypatch.setattr(_gip_kernel, "library", lambda: None)
     without = solve(task, "gip")
     assert without.details is not None and without.details["instructions"] == "NumPy"
-    assert _gip_kernel.steps_version() == "steps NumPy"
+    assert solver("gip").version().endswith("steps NumPy")
     assert without.margin == pytest.approx(with_library.margin, rel=1e-7)
 
 
-def test_a_library_that_is_older_than_its_source_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = library_path()
+@pytest.mark.parametrize("name", ["_gip", "_bnb"])
+def test_a_library_that_is_older_than_its_source_is_not_used(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = library_path(name)
     if path is None:
         pytest.skip("qcqpbench was installed without a C compiler")
-    source = tmp_path / "solvers" / "_gip_kernel" / "kernel.c"
+    source = tmp_path / "solvers" / f"{name}_kernel" / "kernel.c"
     source.parent.mkdir(parents=True)
     source.touch()
-    monkeypatch.setattr(_gip_kernel, "__file__", str(tmp_path / "solvers" / "_gip_kernel.py"))
+    monkeypatch.setattr(_library, "__file__", str(tmp_path / "solvers" / "_library.py"))
     # Without pyproject.toml it is an installation, whose files have no order in time.
-    assert library_path() == path
+    assert library_path(name) == path
     (tmp_path / "pyproject.toml").touch()
-    assert library_path() is None
+    assert library_path(name) is None
     os.utime(source, (0, 0))
-    assert library_path() == path
+    assert library_path(name) == path

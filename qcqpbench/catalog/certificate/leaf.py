@@ -80,12 +80,17 @@ class Leaf:
     bound: float = np.inf
 
 
-def cut_vectors(groups: Groups, cuts: tuple[Cut, ...], matrix: int, order: int) -> tuple[Array, Array]:
-    """Return h and h' of the cuts of one matrix, each of shape (cuts, order)."""
-    of_matrix, vectors = [cut for cut in cuts if cut.matrix == matrix], groups[matrix]
-    first = np.array([vectors[cut.group][cut.first] for cut in of_matrix])
-    second = np.array([vectors[cut.group][cut.second] for cut in of_matrix])
-    return first.reshape(-1, order), second.reshape(-1, order)
+def cut_vectors(groups: Groups, cuts: tuple[Cut, ...]) -> tuple[Array, Array]:
+    """Return h and h' of all cuts, each of shape (cuts, d), or (0,) if there are none."""
+    first = np.array([groups[k][group][i] for k, group, i, _ in cuts])
+    second = np.array([groups[k][group][j] for k, group, _, j in cuts])
+    return first, second
+
+
+def cuts_of_matrices(cuts: tuple[Cut, ...]) -> list[tuple[int, list[int]]]:
+    """Return each matrix that has cuts, and their places."""
+    of_cuts = [cut.matrix for cut in cuts]
+    return [(k, [c for c, matrix in enumerate(of_cuts) if matrix == k]) for k in sorted(set(of_cuts))]
 
 
 def leaf_bound(task: MaxMargin, leaf: Leaf) -> float:
@@ -101,31 +106,30 @@ def leaf_bound(task: MaxMargin, leaf: Leaf) -> float:
     if not finite or not total > 0 or weights.min() < 0 or mu.min(initial=0.0) < 0:
         return np.inf
     weights = weights / total
-    matrices = _dual_matrices(task, leaf, weights)
-    norm = float(np.abs(y).max())
-    norm += float((weights.sum(axis=1) * np.abs(task.patterns).sum(axis=2).max(axis=1)).sum()) * (task.n - 1)
-    for k, F in enumerate(matrices):
-        u, v = cut_vectors(leaf.groups, leaf.cuts, k, len(F))
-        of_matrix = mu[[cut.matrix == k for cut in leaf.cuts]]
-        norm += float(of_matrix @ (np.linalg.norm(u, axis=1) * np.linalg.norm(v, axis=1)))
-        products = (u.T * of_matrix) @ v
-        matrices[k] = F - 0.5 * (products + products.T)
-    if not all(np.isfinite(F).all() for F in matrices):
+    F = _dual_matrices(task, leaf, weights)
+    norm = float(np.abs(y).max()) + float(weights.sum(axis=1) @ task.pattern_norms) * (task.n - 1)
+    # The formula for a and b holds for symmetric matrices only; in the other formulation they always are.
+    if leaf.formulation == "symmetric" and not np.abs(F[0] - F[0].T).max() <= _ROUNDING * len(weights) * norm:
         return np.inf
-    # The formula for a and b holds for symmetric matrices only.
-    if max(float(np.abs(F - F.T).max()) for F in matrices) > _ROUNDING * len(weights) * norm:
+    u, v = cut_vectors(leaf.groups, leaf.cuts)
+    for k, cuts in cuts_of_matrices(leaf.cuts):
+        products = (u[cuts].T * (0.5 * mu[cuts])) @ v[cuts]
+        F[k] -= products + products.T
+    if len(mu):
+        norm += float(mu @ np.sqrt(np.einsum("ci,ci->c", u, u) * np.einsum("ci,ci->c", v, v)))
+    if not np.isfinite(F).all():
         return np.inf
-    smallest = min(float(np.linalg.eigvalsh(F)[0]) for F in matrices)
+    smallest = float(np.linalg.eigvalsh(F)[:, 0].min())
     trace = 1 if leaf.formulation == "symmetric" else task.n
-    size = len(matrices[0]) + len(weights) + len(mu)
+    size = F.shape[1] + len(weights) + len(mu)
     bound = float(y.sum()) - trace * (smallest - _ROUNDING * size * norm)
     return bound + (abs(float(weights.sum()) - 1.0) + _ROUNDING) * abs(bound)
 
 
-def _dual_matrices(task: MaxMargin, leaf: Leaf, weights: Array) -> list[Array]:
+def _dual_matrices(task: MaxMargin, leaf: Leaf, weights: Array) -> Array:
     """Return Diag_k(y) − Σλ_r A^r_k for each matrix k, with λ = `weights`."""
     if leaf.formulation == "symmetric":
         M = task.mixture(weights)[0]
         offset = leaf.offsets[0] * np.eye(task.m)
-        return [offset - M, offset + M]
-    return [np.diag(np.repeat(leaf.offsets, task.m)) - 0.5 * dual_matrix(task, weights)]
+        return np.stack([offset - M, offset + M])
+    return (np.diag(np.repeat(leaf.offsets, task.m)) - 0.5 * dual_matrix(task, weights))[None]
