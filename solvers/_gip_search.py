@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from qcqpbench import rng
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 
 from ._gip_crossings import MAX_PARENTS, Crossings, seed_of
@@ -26,6 +27,8 @@ _CROSSING_WIDTH = 0.05
 _EXPLORED_WIDTH, _MAX_AGE, _MAX_POLISHED = 0.004, 80, 40
 # Number of generations of crossings, and of the paths from all of them for each random start but the first.
 _GENERATIONS, _CROSSINGS_PER_START = 4, 1.0
+# Paths from points so close to each of the best optima begin at this width; at most one for so many crossings.
+_NEIGHBOURS, _NEIGHBOUR_DISTANCE, _NEIGHBOUR_WIDTH, _CROSSINGS_PER_NEIGHBOUR = 12, 0.15, 0.002, 8
 # Points that overlap by more than this are one optimum.
 _MAX_OVERLAP = 0.99
 # Share of the paths that go on when they have converged at a width.
@@ -112,11 +115,20 @@ class Search:
                 yield from self._explore(explore, W, _CROSSING_WIDTH, floor)
         self._merge()
         least = self.optima.margins.max() - _EXPLORED_WIDTH * self.passes.unit
-        patterns = self._with_precision(False)
-        self.running = continued(patterns, self.optima.only(np.flatnonzero(self.optima.t >= least)[:_MAX_POLISHED]))
+        patterns, best = self._with_precision(False), self.optima.only(np.flatnonzero(self.optima.t >= least))
+        neighbours = new_paths(patterns, self._neighbours(best.W), _NEIGHBOUR_WIDTH)
+        self.started += len(neighbours.t)
+        self.running = continued(patterns, best.only(np.arange(len(best.t)) < _MAX_POLISHED)).joined(neighbours)
         polish = newton_steps(patterns, Rules(self.shrink, 0.1 * self.tol, self.tol, max_age=max_iter))
         yield from self._descend(polish, lambda _: self.running.expected_margins >= self.running.margins.max())
         self.is_finished = True
+
+    def _neighbours(self, W: Array) -> Array:
+        """Return points close to the first of `W`: optima with almost the same margin can be too close to be merged."""
+        count = min(_NEIGHBOURS * min(len(W), MAX_PARENTS), self._crossing_count // _CROSSINGS_PER_NEIGHBOUR)
+        moves = np.empty((count, *W.shape[1:]))
+        moves = unit_rows(rng.normals(rng.stream(seed_of(self._starts[0]), "starts", 0, 4), moves))
+        return unit_rows(W[np.arange(count) // _NEIGHBOURS] + _NEIGHBOUR_DISTANCE * moves)
 
     def _explore(self, explore: Steps, W: Array, width: float, floor: float = -np.inf) -> Iterator[None]:
         """Follow paths from the points `W` to a small width, as many at a time as fit into memory.

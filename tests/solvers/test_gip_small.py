@@ -53,6 +53,19 @@ def test_one_run_finds_the_optimum_that_branch_and_bound_proves(spec: str) -> No
         assert margin is not None and margin >= proof.bound - 2e-4 * reference, seed
 
 
+@pytest.mark.parametrize(
+    ("spec", "margin"),
+    [
+        ("m=10,n=3,p=35,ensemble=psd,seed=229", -0.005796000918),
+        ("m=10,n=3,p=35,ensemble=gaussian,seed=214", -0.037241463560),
+    ],
+)
+def test_one_run_finds_the_better_of_two_close_optima(spec: str, margin: float) -> None:
+    """The overlaps of their rows are above 0.999, and nearly all random paths end at the other one."""
+    task = task_of(spec)
+    assert solve(task, "gip").margin == pytest.approx(margin, rel=1e-6)
+
+
 @pytest.mark.solver
 @pytest.mark.parametrize("spec", ["m=10,load=2,ensemble=gaussian", "m=10,n=3,p=20", "m=10,n=5,load=0.2"])
 def test_one_run_is_mostly_as_good_as_five_starts_of_ipopt(spec: str) -> None:
