@@ -3,11 +3,10 @@
 import ctypes
 import threading
 from functools import cache
-from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cython_blas, cython_lapack
+from scipy.linalg import cython_lapack
 
 from ._bnb_interior_point import InteriorPoint
 from ._bnb_node import Clock, Node, NodeResult, NodeSolver, Settings, Verdict, first_point
@@ -16,15 +15,14 @@ from ._library import load
 
 Array = NDArray[np.float64]
 
+# Cython's name of the type double.
+_DOUBLE = "__pyx_t_5scipy_6linalg_13cython_lapack_d"
 # The routines that the library gets, in its order, with the types of their arguments.
 _ROUTINES = {
-    "dgemm": (cython_blas, "void (char *, char *, int *, int *, int *, d *, d *, int *, d *, int *, d *, d *, int *)"),
-    "dgemv": (cython_blas, "void (char *, int *, int *, d *, d *, int *, d *, int *, d *, d *, int *)"),
-    "ddot": (cython_blas, "d (int *, d *, int *, d *, int *)"),
-    "dpotrf": (cython_lapack, "void (char *, int *, d *, int *, int *)"),
-    "dpotri": (cython_lapack, "void (char *, int *, d *, int *, int *)"),
-    "dposv": (cython_lapack, "void (char *, int *, int *, d *, int *, d *, int *, int *)"),
-    "dsyev": (cython_lapack, "void (char *, char *, int *, d *, int *, d *, d *, int *, int *)"),
+    "dpotrf": "void (char *, int *, d *, int *, int *)",
+    "dpotri": "void (char *, int *, d *, int *, int *)",
+    "dposv": "void (char *, int *, int *, d *, int *, d *, int *, int *)",
+    "dsyev": "void (char *, char *, int *, d *, int *, d *, d *, int *, int *)",
 }
 
 
@@ -53,7 +51,7 @@ class _Node(ctypes.Structure):
 @cache
 def library() -> ctypes.CDLL | None:
     """Return the compiled library with the routines of SciPy; None if there is none, or if SciPy has other routines."""
-    loaded, pointers = load("_bnb"), [_pointer(name, *of) for name, of in _ROUTINES.items()]
+    loaded, pointers = load("_bnb"), [_pointer(*pair) for pair in _ROUTINES.items()]
     if loaded is None or not all(pointers):
         return None
     loaded.set_routines((ctypes.c_void_p * len(pointers))(*pointers))
@@ -61,19 +59,17 @@ def library() -> ctypes.CDLL | None:
     return loaded
 
 
-def _pointer(name: str, module: ModuleType, signature: str) -> int | None:
+def _pointer(name: str, signature: str) -> int | None:
     """Return the pointer to a routine that SciPy hands to compiled code; None if its arguments are others."""
-    capsule = module.__pyx_capi__.get(name)
+    capsule = cython_lapack.__pyx_capi__.get(name)
     get_name, get_pointer = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
     get_name.restype, get_name.argtypes = ctypes.c_char_p, (ctypes.py_object,)
     get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     if capsule is None:
         return None
     label: bytes = get_name(capsule)
-    # Cython's name of the type double.
-    double = f"__pyx_t_5scipy_6linalg_{len(module.__name__) - 13}{module.__name__[13:]}_d"
     pointer: int = get_pointer(capsule, label)
-    return pointer if label.decode().replace(double, "d") == signature else None
+    return pointer if label.decode().replace(_DOUBLE, "d") == signature else None
 
 
 def node_solver(relaxation: Relaxation) -> NodeSolver:

@@ -1,46 +1,97 @@
-/* Products and factors of matrices in C order, by the BLAS and LAPACK routines of SciPy.
+/* Products of matrices in C order, and their factors by the LAPACK routines of SciPy.
 
-   These take matrices in Fortran order, which are the transposes of ours. So they get the factors of a product in the
-   opposite order, and what is the lower triangle for them is the upper one for us. */
+   LAPACK takes matrices in Fortran order, which are the transposes of ours: what is the lower triangle for it is the
+   upper one for us. */
 
-/* Routines in the order in which `set_routines` gets them. Vectors have one more argument, their stride. */
+/* Routines in the order in which `set_routines` gets them. */
 static struct {
-    void (*dgemm)(char *, char *, int *, int *, int *, double *, double *, int *, double *, int *, double *, double *, int *);
-    void (*dgemv)(char *, int *, int *, double *, double *, int *, double *, int *, double *, double *, int *);
-    double (*ddot)(int *, double *, int *, double *, int *);
     void (*dpotrf)(char *, int *, double *, int *, int *);
     void (*dpotri)(char *, int *, double *, int *, int *);
     void (*dposv)(char *, int *, int *, double *, int *, double *, int *, int *);
     void (*dsyev)(char *, char *, int *, double *, int *, double *, double *, int *, int *);
 } routines;
 
-/* A matrix whose rows begin `stride` entries apart. */
+/* A matrix whose rows, or columns if it is transposed, begin `stride` entries apart. */
 typedef struct {
     const double *entries;
-    int stride;
-    char is_transposed;
+    int stride, is_transposed;
 } Factor;
 
-static Factor plain(const double *entries, int stride) { return (Factor){entries, stride, 'N'}; }
-static Factor transposed(const double *entries, int stride) { return (Factor){entries, stride, 'T'}; }
+static Factor plain(const double *entries, int stride) { return (Factor){entries, stride, 0}; }
+static Factor transposed(const double *entries, int stride) { return (Factor){entries, stride, 1}; }
 
-/* C = factor A B + keep C, for A of shape (rows, inner) and B of shape (inner, columns). */
-static void multiply(int rows, int inner, int columns, double factor, Factor A, Factor B, double keep, double *C, int stride) {
-    if (rows && columns)
-        routines.dgemm(&B.is_transposed, &A.is_transposed, &columns, &rows, &inner, &factor, (double *)B.entries,
-                       &B.stride, (double *)A.entries, &A.stride, &keep, C, &stride);
+#define JOIN_NAMES(a, b) a##_##b
+#define JOIN(a, b) JOIN_NAMES(a, b)
+#define NAME(x) JOIN(x, SET)
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define HAS_SETS
+#pragma GCC push_options
+#pragma GCC target("avx2,fma")
+#define SET avx2
+#define VECTOR_BYTES 32
+#include "products.h"
+#undef SET
+#undef VECTOR_BYTES
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512dq,avx512vl,avx512bw,fma,prefer-vector-width=512")
+#define SET avx512
+#define VECTOR_BYTES 64
+#include "products.h"
+#undef SET
+#undef VECTOR_BYTES
+#pragma GCC pop_options
+#endif
+#define SET any
+#define VECTOR_BYTES 16
+#include "products.h"
+#undef SET
+#undef VECTOR_BYTES
+
+/* Tests lower it to compute products with narrower registers. */
+int32_t max_vector_bytes = 64;
+
+/* Number of bytes of a register: 64, 32 or 16. */
+int32_t vector_bytes(void) {
+#ifdef HAS_SETS
+    if (max_vector_bytes >= 64 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
+        return 64;
+    if (max_vector_bytes >= 32 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return 32;
+#endif
+    return 16;
 }
 
-/* y = factor Σ_r x_r A_r for the rows A_r of A, shape (rows, columns). */
-static void combine(int rows, int columns, double factor, const double *A, const double *x, double *y) {
-    int one = 1;
-    double keep = 0;
-    routines.dgemv("N", &columns, &rows, &factor, (double *)A, &columns, (double *)x, &one, &keep, y, &one);
+/* C = factor A B, or C += factor A B if `keeps`, for A of shape (rows, inner) and B of shape (inner, columns). */
+static void multiply(int rows, int inner, int columns, double factor, Factor A, const double *B, int B_stride, int keeps,
+                     double *C, int stride) {
+#ifdef HAS_SETS
+    const int bytes = vector_bytes();
+    (bytes == 64   ? multiply_avx512
+     : bytes == 32 ? multiply_avx2
+                   : multiply_any)(rows, inner, columns, factor, A, B, B_stride, keeps, C, stride);
+#else
+    multiply_any(rows, inner, columns, factor, A, B, B_stride, keeps, C, stride);
+#endif
+}
+
+/* C = A Bᵀ, the inner products of the rows of A, shape (rows, inner), and B, shape (columns, inner). */
+static void multiply_rows(int rows, int inner, int columns, const double *A, const double *B, double *C, int stride) {
+#ifdef HAS_SETS
+    const int bytes = vector_bytes();
+    (bytes == 64   ? multiply_rows_avx512
+     : bytes == 32 ? multiply_rows_avx2
+                   : multiply_rows_any)(rows, inner, columns, A, B, C, stride);
+#else
+    multiply_rows_any(rows, inner, columns, A, B, C, stride);
+#endif
 }
 
 static double dot(int size, const double *x, const double *y) {
-    int one = 1;
-    return routines.ddot(&size, (double *)x, &one, (double *)y, &one);
+    double result;
+    multiply_rows(1, size, 1, x, y, &result, 1);
+    return result;
 }
 
 static double sum(int size, const double *x) {

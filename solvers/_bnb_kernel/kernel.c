@@ -1,5 +1,5 @@
 /* Interior-point method for the relaxation of a node; _bnb_interior_point.py has the same steps in NumPy, and explains
-   them. The library does not use Python, but the BLAS and LAPACK routines of SciPy, which Python hands over. */
+   them. The library does not use Python, but LAPACK routines of SciPy, which Python hands over. */
 
 #include <float.h>
 #include <math.h>
@@ -93,8 +93,8 @@ static void dual_matrices_with_cuts(State *state, const double *x, double *F) {
         for (int c = 0; c < cuts; c++)
             for (int i = 0; i < d; i++) state->scaled[c * d + i] = -0.5 * x[known + first + c] * u[c * d + i];
         if (!cuts) continue;
-        multiply(d, cuts, d, 1, transposed(state->scaled, d), plain(v, d), 1, F + (size_t)k * d * d, d);
-        multiply(d, cuts, d, 1, transposed(v, d), plain(state->scaled, d), 1, F + (size_t)k * d * d, d);
+        multiply(d, cuts, d, 1, transposed(state->scaled, d), v, d, 1, F + (size_t)k * d * d, d);
+        multiply(d, cuts, d, 1, transposed(v, d), state->scaled, d, 1, F + (size_t)k * d * d, d);
     }
 }
 
@@ -151,22 +151,22 @@ static void equations_of_cuts(State *state, int k, int first) {
     const int column = of->free + of->stability_count + first;
     const size_t rows = (size_t)cuts * d, squares = (size_t)cuts * cuts;
     const double *u = state->node->first + (size_t)first * d, *v = state->node->second + (size_t)first * d;
-    const Factor X = plain(state->matrices + (size_t)k * d * d, d), Z = plain(state->inverses + (size_t)k * d * d, d);
+    const double *X = state->matrices + (size_t)k * d * d, *Z = state->inverses + (size_t)k * d * d;
     double *uX = state->left_rows, *vX = uX + rows, *vZ = state->right_rows, *uZ = vZ + rows, *pairs = state->pairs;
-    multiply(cuts, d, d, 1, plain(u, d), X, 0, uX, d);
-    multiply(cuts, d, d, 1, plain(v, d), X, 0, vX, d);
-    multiply(cuts, d, d, 1, plain(v, d), Z, 0, vZ, d);
-    multiply(cuts, d, d, 1, plain(u, d), Z, 0, uZ, d);
+    multiply(cuts, d, d, 1, plain(u, d), X, d, 0, uX, d);
+    multiply(cuts, d, d, 1, plain(v, d), X, d, 0, vX, d);
+    multiply(cuts, d, d, 1, plain(v, d), Z, d, 0, vZ, d);
+    multiply(cuts, d, d, 1, plain(u, d), Z, d, 0, uZ, d);
     along_products(of, k, cuts, uX, vZ, -0.5, state->H, size, column);
     /* uX uᵀ and vX vᵀ, and vZ vᵀ and uZ uᵀ, are multiplied entry by entry, and so on. */
-    multiply(cuts, d, cuts, 1, plain(uX, d), transposed(u, d), 0, pairs, cuts);
-    multiply(cuts, d, cuts, 1, plain(vZ, d), transposed(v, d), 0, pairs + squares, cuts);
-    multiply(cuts, d, cuts, 1, plain(vX, d), transposed(v, d), 0, pairs + 2 * squares, cuts);
-    multiply(cuts, d, cuts, 1, plain(uZ, d), transposed(u, d), 0, pairs + 3 * squares, cuts);
+    multiply_rows(cuts, d, cuts, uX, u, pairs, cuts);
+    multiply_rows(cuts, d, cuts, vZ, v, pairs + squares, cuts);
+    multiply_rows(cuts, d, cuts, vX, v, pairs + 2 * squares, cuts);
+    multiply_rows(cuts, d, cuts, uZ, u, pairs + 3 * squares, cuts);
     for (size_t i = 0; i < squares; i++)
         state->among[i] = pairs[i] * pairs[squares + i] + pairs[2 * squares + i] * pairs[3 * squares + i];
-    multiply(cuts, d, cuts, 1, plain(uX, d), transposed(v, d), 0, pairs, cuts);
-    multiply(cuts, d, cuts, 1, plain(uZ, d), transposed(v, d), 0, pairs + squares, cuts);
+    multiply_rows(cuts, d, cuts, uX, v, pairs, cuts);
+    multiply_rows(cuts, d, cuts, uZ, v, pairs + squares, cuts);
     for (int c = 0; c < cuts; c++) {
         for (int e = c; e < cuts; e++)
             state->H[(size_t)(column + c) * size + column + e] =
@@ -219,8 +219,8 @@ static int step(State *state) {
     dual_matrices_with_cuts(state, state->change, state->dual_changes);
     for (int k = 0; k < of->matrix_count; k++) {
         const size_t place = (size_t)k * d * d;
-        multiply(d, d, d, 0.5, plain(state->matrices + place, d), plain(state->dual_changes + place, d), 0, state->trial, d);
-        multiply(d, d, d, 1, plain(state->trial, d), plain(state->inverses + place, d), 0, state->half + place, d);
+        multiply(d, d, d, 0.5, plain(state->matrices + place, d), state->dual_changes + place, d, 0, state->trial, d);
+        multiply(d, d, d, 1, plain(state->trial, d), state->inverses + place, d, 0, state->half + place, d);
         for (int i = 0; i < d; i++)
             for (int j = 0; j < d; j++)
                 state->new_matrices[place + i * d + j] =
@@ -329,7 +329,7 @@ static void run(State *state) {
     }
 }
 
-/* The routines of BLAS and LAPACK in the order of `routines`. */
+/* The routines of LAPACK in the order of `routines`. */
 void set_routines(void *const *pointers) { memcpy(&routines, pointers, sizeof routines); }
 
 /* Bytes of memory that `solve` needs for a node with so many cuts. */

@@ -31,20 +31,18 @@ static void gram_of_terms(Relaxation *of, int count, const Term *terms) {
     const int m = of->task.m, p = of->task.p, d = of->order;
     const size_t size = (size_t)m * m;
     for (int k = 0; k < count; k++) {
-        multiply(m, m, p * m, terms[k].factor, plain(terms[k].left, d), plain(terms[k].patterns, p * m), 0,
-                 of->left_products, p * m);
-        multiply(m * p, m, m, 1, plain(of->left_products, m), plain(terms[k].right, d), k > 0, of->products, m);
+        multiply(m, m, p * m, terms[k].factor, plain(terms[k].left, d), terms[k].patterns, p * m, 0, of->left_products, p * m);
+        multiply(m * p, m, m, 1, plain(of->left_products, m), terms[k].right, d, k > 0, of->products, m);
     }
     for (int a = 0; a < m; a++)
         for (int s = 0; s < p; s++)
             memcpy(of->by_pattern + s * size + a * m, of->products + ((size_t)a * p + s) * m, m * sizeof(double));
-    multiply(p, m * m, p, 1, plain(of->by_pattern, m * m), transposed(of->task.patterns, m * m), 0, of->gram, p);
+    multiply_rows(p, m * m, p, of->by_pattern, of->task.patterns, of->gram, p);
 }
 
 /* Write ⟨P^r, B⟩ for `count` matrices B of order m to `inner`, shape (count, p). */
 static void inner_products(Relaxation *of, int count, const double *matrices) {
-    const int size = of->task.m * of->task.m, p = of->task.p;
-    multiply(count, size, p, 1, plain(matrices, size), transposed(of->task.patterns, size), 0, of->inner, p);
+    multiply_rows(count, of->task.m * of->task.m, of->task.p, matrices, of->task.patterns, of->inner, of->task.p);
 }
 
 /* Write F without cuts for y and λ = `weights`. */
@@ -53,7 +51,7 @@ static void dual_matrices(Relaxation *of, const double *y, const double *weights
     const size_t size = (size_t)m * m;
     double *signed_weights = of->inner, *half = of->blocks;
     if (of->task.is_symmetric) {
-        combine(p, m * m, 1, of->task.patterns, weights, half);
+        multiply(1, p, m * m, 1, plain(weights, p), of->task.patterns, m * m, 0, half, m * m);
         for (size_t i = 0; i < size; i++) F[i] = -half[i], F[size + i] = half[i];
         for (size_t i = 0; i < size; i += m + 1) F[i] += y[0], F[size + i] += y[0];
         return;
@@ -63,7 +61,7 @@ static void dual_matrices(Relaxation *of, const double *y, const double *weights
         const int i = of->task.pairs[2 * a], j = of->task.pairs[2 * a + 1];
         double *above = (double *)block(of, F, i, j), *below = (double *)block(of, F, j, i);
         for (int r = 0; r < p; r++) signed_weights[r] = weights[r * N + a] * of->task.labels[r * N + a];
-        combine(p, m * m, -0.5, of->task.patterns, signed_weights, half);
+        multiply(1, p, m * m, -0.5, plain(signed_weights, p), of->task.patterns, m * m, 0, half, m * m);
         for (int b = 0; b < m; b++)
             for (int c = 0; c < m; c++) above[(size_t)b * d + c] = below[(size_t)c * d + b] = half[b * m + c];
     }
@@ -78,8 +76,8 @@ static void symmetric_equations(Relaxation *of, const double *X, const double *Z
     for (int s = 0; s < p; s++)
         for (int r = s; r < p; r++) H[(1 + s) * size + 1 + r] = 0.5 * (of->gram[s * p + r] + of->gram[r * p + s]);
     double *products = of->blocks, *difference = of->blocks + entries;
-    multiply(m, m, m, -1, plain(X, m), plain(Z, m), 0, products, m);
-    multiply(m, m, m, 1, plain(X + entries, m), plain(Z + entries, m), 1, products, m);
+    multiply(m, m, m, -1, plain(X, m), Z, m, 0, products, m);
+    multiply(m, m, m, 1, plain(X + entries, m), Z + entries, m, 1, products, m);
     H[0] = dot(2 * m * m, X, Z);
     traces[0] = 0;
     for (size_t i = 0; i < entries; i += m + 1) traces[0] += Z[i] + Z[entries + i];
@@ -118,8 +116,8 @@ static void stacked_equations(Relaxation *of, const double *X, const double *Z, 
         for (int b = 0; b <= a; b++) equations_of_pairs(of, X, Z, a, b, H, size);
         for (int k = 0; k < n; k++) {
             double *mixed = of->blocks + k * entries;
-            multiply(m, m, m, 1, plain(block(of, X, i, k), d), plain(block(of, Z, k, j), d), 0, mixed, m);
-            multiply(m, m, m, 1, plain(block(of, Z, i, k), d), plain(block(of, X, k, j), d), 1, mixed, m);
+            multiply(m, m, m, 1, plain(block(of, X, i, k), d), block(of, Z, k, j), d, 0, mixed, m);
+            multiply(m, m, m, 1, plain(block(of, Z, i, k), d), block(of, X, k, j), d, 1, mixed, m);
         }
         for (int c = 0; c < m; c++) memcpy(of->blocks + n * entries + c * m, block(of, Z, i, j) + (size_t)c * d, m * sizeof(double));
         inner_products(of, n + 1, of->blocks);

@@ -1,6 +1,7 @@
 """Relaxations of nodes of branch and bound, and the interior-point method for them: in NumPy, and compiled."""
 
-from collections.abc import Callable
+import ctypes
+from collections.abc import Callable, Iterator
 from itertools import combinations
 
 import numpy as np
@@ -24,18 +25,42 @@ Array = NDArray[np.float64]
 MakeSolver = Callable[[Relaxation, Settings], NodeSolver]
 
 TASKS = ["m=6,load=1,seed=3", "m=4,load=1,seed=1,ensemble=gaussian", "m=4,n=3,p=2,seed=0", "m=3,n=4,p=3,seed=0"]
+# Their rows fill several registers, and parts of one.
+LARGER_TASKS = ["m=27,p=5,seed=3", "m=21,p=7,seed=1,ensemble=gaussian"]
 
 
 def compiled(relaxation: Relaxation, settings: Settings) -> Kernel:
     loaded = _bnb_kernel.library()
-    if loaded is None:
-        pytest.skip("qcqpbench was installed without a C compiler")
+    assert loaded is not None
     return Kernel(loaded, relaxation, settings)
 
 
+def narrow_registers(size: int) -> Iterator[MakeSolver]:
+    """Yield a maker of the method compiled for registers of so many bytes."""
+    loaded = _bnb_kernel.library()
+    if loaded is None:
+        pytest.skip("qcqpbench was installed without a C compiler")
+    widest = ctypes.c_int32.in_dll(loaded, "max_vector_bytes")
+    before, widest.value = widest.value, size
+    if loaded.vector_bytes() == size:
+        yield compiled
+    widest.value = before
+    if loaded.vector_bytes() < size:
+        pytest.skip(f"the processor has no registers of {size} bytes")
+
+
+@pytest.fixture(params=[16, 32, 64])
+def make_compiled(request: pytest.FixtureRequest) -> Iterator[MakeSolver]:
+    yield from narrow_registers(request.param)
+
+
 @pytest.fixture(params=["NumPy", "compiled"])
-def make_solver(request: pytest.FixtureRequest) -> MakeSolver:
-    return InteriorPoint if request.param == "NumPy" else compiled
+def make_solver(request: pytest.FixtureRequest) -> Iterator[MakeSolver]:
+    if request.param == "NumPy":
+        yield InteriorPoint
+    else:
+        loaded = _bnb_kernel.library()
+        yield from narrow_registers(64 if loaded is None else loaded.vector_bytes())
 
 
 def relaxation_of(task: MaxMargin) -> Relaxation:
@@ -106,9 +131,9 @@ def test_equations_of_a_step_are_the_inner_products_of_derivatives(spec: str) ->
         np.testing.assert_allclose(relaxation.along_products(k, ((u, v), (w, w))), expected, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("spec", TASKS)
+@pytest.mark.parametrize("spec", [*TASKS, *LARGER_TASKS])
 @pytest.mark.parametrize("counts", [(0, 0), (3, 0), (0, 3), (5, 2)])
-def test_compiled_steps_are_those_in_numpy(spec: str, counts: tuple[int, int]) -> None:
+def test_compiled_steps_are_those_in_numpy(spec: str, counts: tuple[int, int], make_compiled: MakeSolver) -> None:
     """Stop after each number of steps, with and without the point of a parent, and compare the points."""
     task = perceptron(spec)
     relaxation = relaxation_of(task)
@@ -121,7 +146,7 @@ def test_compiled_steps_are_those_in_numpy(spec: str, counts: tuple[int, int]) -
             node, settings = Node(groups, cuts, start), Settings(max_steps=max_steps)
             one, other = (
                 make(relaxation, settings).solve(node, target, np.inf, Clock(Budget()))
-                for make in (InteriorPoint, compiled)
+                for make in (InteriorPoint, make_compiled)
             )
             assert (one.verdict, one.steps) == (other.verdict, other.steps)
             for name in ("offsets", "weights", "cut_multipliers", "matrices"):
