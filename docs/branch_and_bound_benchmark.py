@@ -1,11 +1,11 @@
 """Measure which tasks global solvers prove optimal within a minute.
 
-Usage: python docs/branch_and_bound_benchmark.py run SOLVER | table
+Usage: python docs/branch_and_bound_benchmark.py run SOLVER | table | nodes
 
 `run` solves the tasks of the grid by one of the solvers branch_and_bound, scip and gurobi, and adds a line for each to
 docs/results/branch_and_bound.csv; it can be resumed. For each load and ensemble it begins with the smallest tasks, and
 ends after the first size at which no task was proved optimal. `table` prints the tables of
-docs/background/branch-and-bound.md.
+docs/background/branch-and-bound.md. `nodes` prints the time of a node with compiled steps and with those in NumPy.
 """
 
 import os
@@ -20,6 +20,10 @@ from pathlib import Path
 import qcqpbench
 from qcqpbench import Budget, MaxMargin, QCQPSolver, Termination, formulation, random_start
 from qcqpbench.catalog.registry import solver as named_solver
+from qcqpbench.solvers._bnb_interior_point import InteriorPoint
+from qcqpbench.solvers._bnb_node import Settings
+from qcqpbench.solvers._bnb_relaxation import StackedRelaxation, SymmetricRelaxation
+from qcqpbench.solvers._bnb_tree import Incumbent, Tree
 
 SIZES = (6, 8, 10, 12, 16, 20, 24, 28, 32, 36, 40)
 LOADS = (0.25, 0.5, 1.0, 2.0)
@@ -28,6 +32,7 @@ ENSEMBLES = ("paper", "gaussian")
 SEEDS = {"branch_and_bound": (0, 1, 2), "scip": (0,), "gurobi": (0,)}
 SOLVERS = ("branch_and_bound", "scip", "gurobi")
 TIME_LIMIT_SECONDS = 60.0
+MEASURED_NODES = 300
 OUTPUT = Path(__file__).parent / "results" / "branch_and_bound.csv"
 COLUMNS = ("solver", "ensemble", "load", "m", "seed", "termination", "margin", "bound", "nodes", "cpu_seconds")
 
@@ -110,6 +115,34 @@ def table() -> None:
                 print(f"| {load:g} | `{name}` | " + " | ".join(cells) + " |")
 
 
+def nodes() -> None:
+    """Print the CPU time of a node, with the interior-point method in NumPy and compiled, of the same trees."""
+    print("| ensemble | m | load | steps of a node | NumPy, ms | compiled, ms | ratio |")
+    print("|---|---|---|---|---|---|---|")
+    for m, load in ((8, 1), (10, 1), (16, 1), (24, 1), (36, 0.5)):
+        for ensemble in ENSEMBLES:
+            task = qcqpbench.problem(f"covariance_perceptron[m={m},load={load},ensemble={ensemble},seed=100]")
+            assert isinstance(task, MaxMargin)
+            W = qcqpbench.solve(task, "gip").point
+            assert W is not None
+            milliseconds = []
+            for is_compiled in (False, True):
+                incumbent = Incumbent(task, 1e-4, Budget())
+                incumbent.update(W)
+                relaxation = SymmetricRelaxation(task) if ensemble == "paper" else StackedRelaxation(task)
+                tree = Tree(relaxation, incumbent)
+                if not is_compiled:
+                    tree.solver = InteriorPoint(relaxation, Settings())
+                begin = time.process_time()
+                tree.run(MEASURED_NODES)
+                milliseconds.append(1000 * (time.process_time() - begin) / tree.node_count)
+            numpy, compiled = milliseconds
+            steps = tree.step_count / tree.node_count
+            print(
+                f"| {ensemble} | {m} | {load:g} | {steps:.1f} | {numpy:.2f} | {compiled:.2f} | {numpy / compiled:.1f} |"
+            )
+
+
 def _cell(lines: list[dict[str, str] | None]) -> str:
     known = [line for line in lines if line is not None]
     if not known:
@@ -124,6 +157,8 @@ def _cell(lines: list[dict[str, str] | None]) -> str:
 if __name__ == "__main__":
     if sys.argv[1:] == ["table"]:
         table()
+    elif sys.argv[1:] == ["nodes"]:
+        nodes()
     elif len(sys.argv) == 3 and sys.argv[1] == "run" and sys.argv[2] in SOLVERS:
         run(sys.argv[2])
     else:

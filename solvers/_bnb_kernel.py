@@ -10,7 +10,7 @@ from scipy.linalg import cython_lapack
 
 from ._bnb_interior_point import InteriorPoint
 from ._bnb_node import Clock, Node, NodeResult, NodeSolver, Settings, Verdict, first_point
-from ._bnb_relaxation import Relaxation
+from ._bnb_relaxation import Relaxation, StackedRelaxation
 from ._library import load
 
 Array = NDArray[np.float64]
@@ -92,7 +92,7 @@ class Kernel:
     def __init__(self, loaded: ctypes.CDLL, relaxation: Relaxation, settings: Settings) -> None:
         self._library, self.relaxation, self.settings = loaded, relaxation, settings
         task = relaxation.task
-        transposed = np.ascontiguousarray(relaxation.patterns.transpose(2, 0, 1))
+        transposed = relaxation.transposed if isinstance(relaxation, StackedRelaxation) else relaxation.columns
         labels, pairs = task.labels.astype(np.float64), np.array(task.pairs, dtype=np.int32).T.copy()
         # Arrays live as long as the pointers to them.
         self._arrays = relaxation.patterns, relaxation.columns, transposed, labels, pairs
