@@ -40,6 +40,8 @@ _SEARCH_WIDTH, _SEARCH_SHRINK, _SEARCH_STEPS, _SEARCH_TOL, _STEPS_PER_CALL = 0.1
 _MAX_OPEN_NODES = 50_000
 # Several threads bound so many nodes each, before the results are entered into the tree.
 _NODES_PER_THREAD = 4
+# The certificate proves the leaves once more, with rounded multipliers. It takes this share of the time of all proofs.
+_CERTIFICATE_SHARE = 1.5
 # Score of a branching, relative to the trace of the matrices, at which they have rank one up to rounding.
 _MIN_SCORE = 1e-13
 
@@ -194,7 +196,7 @@ class Tree:
         self._pending = [self._everything()]
         self._closed_bound = -np.inf
         self.is_out_of_time = False
-        self._next_search = 0.0
+        self._next_search = self._proof_seconds = 0.0
         self._clocks = [Clock(self.budget) for _ in range(self.budget.threads)]
 
     @property
@@ -237,7 +239,8 @@ class Tree:
 
     def is_at_limit(self, max_nodes: int | None) -> bool:
         """Return whether the search must stop."""
-        self.is_out_of_time = self.is_out_of_time or self.budget.exhausted()
+        reserve = 0.0 if self._root is None else _CERTIFICATE_SHARE * self._proof_seconds
+        self.is_out_of_time = self.is_out_of_time or self.budget.remaining() <= reserve
         return self.is_out_of_time or (max_nodes is not None and self.node_count >= max_nodes)
 
     def _branch(self) -> None:
@@ -301,7 +304,9 @@ class Tree:
             for child in part:
                 node = Node(child.groups, child.cuts, None if is_root else child.start(unit))
                 result = self.solver.solve(node, target / unit, looseness, clock)
+                begin = self.budget.seconds()
                 bounded.append(_Bounded(child, result, self._leaf(child, result)))
+                self._proof_seconds += self.budget.seconds() - begin
             return bounded
 
         results = (map if executor is None else executor.map)(solve, parts, self._clocks)

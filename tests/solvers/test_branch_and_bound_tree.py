@@ -196,6 +196,18 @@ def test_time_limit_is_kept_with_a_valid_bound(spec: str) -> None:
     assert incumbent.margin <= tree.bound <= 1.02 * certify_margin(task).bound
 
 
+def test_a_search_leaves_time_for_its_certificate() -> None:
+    """On the clock of readings, each proof takes one second, and the certificate repeats those of the leaves."""
+    task = perceptron("m=10,n=3,load=1")
+    W = incumbent_of(task).point
+    assert W is not None
+    incumbent = Incumbent(task, 1e-4, CountingBudget(500))
+    incumbent.update(W)
+    tree = search(task, incumbent, keep=True)
+    assert tree.is_out_of_time
+    assert incumbent.budget.remaining() >= len(list(tree.certificate().leaves(task))) > 20
+
+
 def test_few_open_nodes_are_kept_and_the_result_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     task = perceptron("m=6,load=1,seed=3")
     tree, _ = finished_tree(task)
