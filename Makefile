@@ -13,7 +13,7 @@ help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 setup: $(STAMP)  ## create .venv with the project, its tools and the solver packages
-$(STAMP): pyproject.toml constraints.txt $(wildcard tools/*.sh solvers/_*_kernel/*)
+$(STAMP): pyproject.toml constraints.txt $(wildcard tools/*.sh solvers/_*_kernel/* solvers/_library/*)
 	@tools/setup.sh
 	@touch $@
 

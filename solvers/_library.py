@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def library_path(name: str) -> Path | None:
-    """Return the file of a library; None if there is none, or if the C files in `{name}_kernel` have changed since."""
+    """Return the file of a library; None if there is none, or if its C files have changed since."""
     spec = importlib.util.find_spec(f"{__package__}.{name}_library")
     if spec is None or spec.origin is None:
         return None
@@ -15,7 +15,8 @@ def library_path(name: str) -> Path | None:
     # Only in a checkout can a source be newer than the library: an installer may write them in any order.
     if not (folder.parent / "pyproject.toml").is_file():
         return path
-    changed = max(file.stat().st_mtime for file in folder.glob(f"{name}_kernel/*.[ch]"))
+    sources = [*folder.glob(f"{name}_kernel/*.[ch]"), *folder.glob("_library/*.h")]
+    changed = max(file.stat().st_mtime for file in sources)
     return path if path.stat().st_mtime >= changed else None
 
 

@@ -24,68 +24,18 @@ static Factor transposed(const double *entries, int stride) { return (Factor){en
 #define JOIN(a, b) JOIN_NAMES(a, b)
 #define NAME(x) JOIN(x, SET)
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define HAS_SETS
-#pragma GCC push_options
-#pragma GCC target("avx2,fma")
-#define SET avx2
-#define VECTOR_BYTES 32
-#include "products.h"
-#undef SET
-#undef VECTOR_BYTES
-#pragma GCC pop_options
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512dq,avx512vl,avx512bw,fma,prefer-vector-width=512")
-#define SET avx512
-#define VECTOR_BYTES 64
-#include "products.h"
-#undef SET
-#undef VECTOR_BYTES
-#pragma GCC pop_options
-#endif
-#define SET any
-#define VECTOR_BYTES 16
-#include "products.h"
-#undef SET
-#undef VECTOR_BYTES
-
-/* Tests lower it to compute products with narrower registers. */
-int32_t max_vector_bytes = 64;
-
-/* Number of bytes of a register: 64, 32 or 16. */
-int32_t vector_bytes(void) {
-#ifdef HAS_SETS
-    if (max_vector_bytes >= 64 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
-        return 64;
-    if (max_vector_bytes >= 32 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return 32;
-#endif
-    return 16;
-}
+#define FOR_EACH_SET "../_bnb_kernel/products.h"
+#include "../_library/sets.h"
 
 /* C = factor A B, or C += factor A B if `keeps`, for A of shape (rows, inner) and B of shape (inner, columns). */
 static void multiply(int rows, int inner, int columns, double factor, Factor A, const double *B, int B_stride, int keeps,
                      double *C, int stride) {
-#ifdef HAS_SETS
-    const int bytes = vector_bytes();
-    (bytes == 64   ? multiply_avx512
-     : bytes == 32 ? multiply_avx2
-                   : multiply_any)(rows, inner, columns, factor, A, B, B_stride, keeps, C, stride);
-#else
-    multiply_any(rows, inner, columns, factor, A, B, B_stride, keeps, C, stride);
-#endif
+    CHOSEN(multiply)(rows, inner, columns, factor, A, B, B_stride, keeps, C, stride);
 }
 
 /* C = A Bᵀ, the inner products of the rows of A, shape (rows, inner), and B, shape (columns, inner). */
 static void multiply_rows(int rows, int inner, int columns, const double *A, const double *B, double *C, int stride) {
-#ifdef HAS_SETS
-    const int bytes = vector_bytes();
-    (bytes == 64   ? multiply_rows_avx512
-     : bytes == 32 ? multiply_rows_avx2
-                   : multiply_rows_any)(rows, inner, columns, A, B, C, stride);
-#else
-    multiply_rows_any(rows, inner, columns, A, B, C, stride);
-#endif
+    CHOSEN(multiply_rows)(rows, inner, columns, A, B, C, stride);
 }
 
 static double dot(int size, const double *x, const double *y) {

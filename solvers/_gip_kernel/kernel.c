@@ -36,64 +36,14 @@ typedef struct {
 #define JOIN(a, b, c) JOIN_NAMES(a, b, c)
 #define NAME(x) JOIN(x, TYPE, SET)
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define HAS_SETS
-#pragma GCC push_options
-#pragma GCC target("avx2,fma")
-#define SET avx2
-#define VECTOR_BYTES 32
-#include "one_set.h"
-#undef SET
-#undef VECTOR_BYTES
-#pragma GCC pop_options
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512dq,avx512vl,avx512bw,fma,prefer-vector-width=512")
-#define SET avx512
-#define VECTOR_BYTES 64
-#include "one_set.h"
-#undef SET
-#undef VECTOR_BYTES
-#pragma GCC pop_options
-#endif
-#define SET any
-#define VECTOR_BYTES 16
-#include "one_set.h"
-#undef SET
-#undef VECTOR_BYTES
-
-/* Tests lower it to run the steps for narrower registers. */
-int32_t max_vector_bytes = 64;
-
-/* Number of bytes of a register: 64, 32 or 16. */
-int32_t vector_bytes(void) {
-#ifdef HAS_SETS
-    if (max_vector_bytes >= 64 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512bw"))
-        return 64;
-    if (max_vector_bytes >= 32 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return 32;
-#endif
-    return 16;
-}
+#define FOR_EACH_SET "../_gip_kernel/one_set.h"
+#include "../_library/sets.h"
 
 int64_t memory_bytes(const Problem *problem, int32_t is_double) {
-#ifdef HAS_SETS
-    if (vector_bytes() == 64) return is_double ? memory_bytes_double_avx512(problem) : memory_bytes_float_avx512(problem);
-    if (vector_bytes() == 32) return is_double ? memory_bytes_double_avx2(problem) : memory_bytes_float_avx2(problem);
-#endif
-    return is_double ? memory_bytes_double_any(problem) : memory_bytes_float_any(problem);
+    return (is_double ? CHOSEN(memory_bytes_double) : CHOSEN(memory_bytes_float))(problem);
 }
 
 /* Take steps on all paths whose status is RUNNING; `memory` is aligned to 64 bytes. */
 void follow(const Problem *problem, const Rules *rules, const Paths *paths, int32_t is_double, void *memory) {
-#ifdef HAS_SETS
-    if (vector_bytes() == 64) {
-        (is_double ? follow_double_avx512 : follow_float_avx512)(problem, rules, paths, memory);
-        return;
-    }
-    if (vector_bytes() == 32) {
-        (is_double ? follow_double_avx2 : follow_float_avx2)(problem, rules, paths, memory);
-        return;
-    }
-#endif
-    (is_double ? follow_double_any : follow_float_any)(problem, rules, paths, memory);
+    (is_double ? CHOSEN(follow_double) : CHOSEN(follow_float))(problem, rules, paths, memory);
 }
