@@ -110,7 +110,7 @@ class Kernel:
             counts[k] = cuts.stop - cuts.start
         arrays = node.first, node.second, is_new, x, matrices
         pointers = (array.ctypes.data for array in arrays)
-        limits = target, looseness, clock.budget.remaining(), clock.longest_seconds
+        limits = target, looseness, clock.remaining(), clock.longest_seconds
         its = _Node(counts, *pointers, *limits)
         self._library.solve(
             ctypes.byref(self._task), ctypes.byref(self._settings), ctypes.byref(its), self._memory_for(len(is_new))

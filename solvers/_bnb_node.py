@@ -93,13 +93,23 @@ class Clock:
     ----------
     budget
         Has the time limit.
+
+    Attributes
+    ----------
+    reserve_seconds
+        Time before the limit that is left for what follows the search.
     """
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
+        self.reserve_seconds = 0.0
         self.is_out_of_time = False
         self.longest_seconds = 0.0
         self._begin: float | None = None
+
+    def remaining(self) -> float:
+        """Return the seconds that are left for steps; negative if the reserve is in use."""
+        return self.budget.remaining() - self.reserve_seconds
 
     def end_step(self) -> None:
         """Forget the begin of the last step; what follows is not part of it."""
@@ -111,7 +121,7 @@ class Clock:
         if self._begin is not None:
             self.longest_seconds = max(self.longest_seconds, now - self._begin)
         self._begin = now
-        self.is_out_of_time = self.budget.remaining() <= self.longest_seconds
+        self.is_out_of_time = self.remaining() <= self.longest_seconds
         return not self.is_out_of_time
 
 

@@ -148,11 +148,15 @@ class _Pending:
 
 @dataclass(frozen=True, eq=False)
 class _Bounded:
-    """Child with the result of its relaxation, and the leaf with the bound that its last dual point proves."""
+    """Child with the result of its relaxation, and the leaf with the bound that its last dual point proves.
+
+    `proof_seconds` is the time that the computation of that bound took.
+    """
 
     child: _Pending
     result: NodeResult
     leaf: Leaf
+    proof_seconds: float
 
     @cached_property
     def spectrum(self) -> Spectrum:
@@ -196,7 +200,7 @@ class Tree:
         self._pending = [self._everything()]
         self._closed_bound = -np.inf
         self.is_out_of_time = False
-        self._next_search = self._proof_seconds = 0.0
+        self._next_search = 0.0
         self._clocks = [Clock(self.budget) for _ in range(self.budget.threads)]
 
     @property
@@ -239,8 +243,7 @@ class Tree:
 
     def is_at_limit(self, max_nodes: int | None) -> bool:
         """Return whether the search must stop."""
-        reserve = 0.0 if self._root is None else _CERTIFICATE_SHARE * self._proof_seconds
-        self.is_out_of_time = self.is_out_of_time or self.budget.remaining() <= reserve
+        self.is_out_of_time = self.is_out_of_time or self._clocks[0].remaining() <= 0
         return self.is_out_of_time or (max_nodes is not None and self.node_count >= max_nodes)
 
     def _branch(self) -> None:
@@ -264,6 +267,9 @@ class Tree:
         batch, self._pending = self._pending[:most], self._pending[most:]
         bounded = self._solve(executor, batch)
         self.step_count += sum(each.result.steps for each in bounded)
+        if self._root is not None:
+            for clock in self._clocks:
+                clock.reserve_seconds += _CERTIFICATE_SHARE * sum(each.proof_seconds for each in bounded)
         self._improve_incumbent([each.spectrum for each in bounded if each.leaf.bound > self.incumbent.target])
         for each in bounded:
             child, leaf = each.child, each.leaf
@@ -299,14 +305,14 @@ class Tree:
         parts = [batch[first : first + size] for first in range(0, len(batch), size)]
 
         def solve(part: list[_Pending], clock: Clock) -> list[_Bounded]:
-            clock.end_step()
             bounded = []
             for child in part:
+                clock.end_step()
                 node = Node(child.groups, child.cuts, None if is_root else child.start(unit))
                 result = self.solver.solve(node, target / unit, looseness, clock)
                 begin = self.budget.seconds()
-                bounded.append(_Bounded(child, result, self._leaf(child, result)))
-                self._proof_seconds += self.budget.seconds() - begin
+                leaf = self._leaf(child, result)
+                bounded.append(_Bounded(child, result, leaf, self.budget.seconds() - begin))
             return bounded
 
         results = (map if executor is None else executor.map)(solve, parts, self._clocks)

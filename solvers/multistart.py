@@ -15,6 +15,9 @@ from ._gip_passes import Passes
 from ._library import steps_version
 from .gip import Climb, Gip, automatic_starts, batch_of_starts, margin_of
 
+# A round that reaches the optimum of an earlier one again, with another rounding, is not better.
+_ROUNDING = 1e-12
+
 
 @dataclass(frozen=True)
 class Multistart(TaskSolver):
@@ -54,8 +57,10 @@ class Multistart(TaskSolver):
                 if climbs[-1].solution.termination is Termination.TIME_LIMIT:
                     break
                 optima = best_first(passes, np.concatenate([optima, climbs[-1].optima]))
-            solutions = [climb.solution for climb in climbs]
-            iterations = sum(solution.iterations or 0 for solution in solutions)
-            return replace(max(solutions, key=margin_of), iterations=iterations)
+            best_solution = climbs[0].solution
+            for climb in climbs:
+                if margin_of(climb.solution) > margin_of(best_solution) + _ROUNDING * problem.scale:
+                    best_solution = climb.solution
+            return replace(best_solution, iterations=sum(climb.solution.iterations or 0 for climb in climbs))
 
         return run

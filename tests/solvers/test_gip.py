@@ -139,9 +139,7 @@ def test_multistart_is_at_least_as_good_as_its_first_round_also_with_a_time_limi
     task = qcqpbench.problem("covariance_perceptron[m=30,load=2]")
     one, several = solve(task, "multistart[rounds=1]"), solve(task, "multistart[rounds=4]")
     assert one.margin is not None and one.margin == solve(task, "gip").margin
-    # The same optimum can be reached twice, with another rounding.
-    least = one.margin * (1 - 1e-12)
-    assert several.margin is not None and several.margin >= least
+    assert several.margin is not None and several.margin >= one.margin
     assert one.solve_seconds is not None
     cut = solve(task, "multistart[rounds=100000]", time_limit=1 + 5 * one.solve_seconds)
-    assert cut.margin is not None and cut.margin >= least
+    assert cut.margin is not None and cut.margin >= one.margin
