@@ -10,6 +10,7 @@ typedef INTEGER NAME(Integers) __attribute__((vector_size(VECTOR_BYTES)));
 #define Integers NAME(Integers)
 #define LANES ((int)(VECTOR_BYTES / sizeof(REAL)))
 #define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 4")
 
 INLINE Vector NAME(all)(REAL x) { return (Vector){0} + x; }
 #define all NAME(all)
@@ -117,52 +118,62 @@ static void NAME(mix)(const Problem *problem, const Vector *factors, Vector *mix
     }
 }
 
-/* sums[a][b] -= Σ_k A[a][k] B[b][k] for `height` × `width` entries. */
-INLINE void NAME(subtract_tile)(const Vector *A, const Vector *B, int count, size_t stride, int height, int width,
-                                Vector (*sums)[4]) {
-    Vector kept[4][4];
-    for (int a = 0; a < height; a++)
-        for (int b = 0; b < width; b++) kept[a][b] = sums[a][b];
-    for (int k = 0; k < count; k++)
-        for (int a = 0; a < height; a++)
-            for (int b = 0; b < width; b++) kept[a][b] -= A[a * stride + k] * B[b * stride + k];
-    for (int a = 0; a < height; a++)
-        for (int b = 0; b < width; b++) sums[a][b] = kept[a][b];
+/* One tile of L, of `height` × `width` entries: those of H, less the products with the columns before `first`, divided by
+   the factor of the diagonal tile; return the lanes in which all pivots of a diagonal tile are positive. Where it is
+   inlined, the bounds of all loops but one are constants, so that `sums` stays in registers. */
+INLINE Integers NAME(factor_tile)(const Vector *H, Vector shift, int row, int first, int order, int is_diagonal,
+                                  int height, int width, Vector *L) {
+    const Vector *top = L + (size_t)first * order;
+    Vector *left = L + (size_t)row * order, sums[4][4];
+    Integers is_positive = (Integers)(shift == shift);
+    UNROLL for (int a = 0; a < height; a++)
+        UNROLL for (int b = 0; b < width; b++) sums[a][b] = H[(size_t)(row + a) * order + first + b];
+    if (is_diagonal)
+        UNROLL for (int a = 0; a < height; a++)
+            if (row + a < order - 1) sums[a][a] += shift;
+    for (int k = 0; k < first; k++)
+        UNROLL for (int a = 0; a < height; a++) {
+            const Vector factor = left[(size_t)a * order + k];
+            UNROLL for (int b = 0; b < width; b++) sums[a][b] -= factor * top[(size_t)b * order + k];
+        }
+    UNROLL for (int b = 0; b < width; b++) {
+        Vector *const pivot = left + (size_t)b * order + first + b;
+        if (is_diagonal) {
+            is_positive &= (Integers)(sums[b][b] > 0);
+            *pivot = 1 / square_root(sums[b][b]);
+        }
+        const Vector inverse = is_diagonal ? *pivot : top[(size_t)b * order + first + b];
+        UNROLL for (int a = is_diagonal ? b + 1 : 0; a < height; a++)
+            left[(size_t)a * order + first + b] = sums[a][b] *= inverse;
+        UNROLL for (int c = b + 1; c < width; c++) {
+            const Vector factor = is_diagonal ? sums[c][b] : top[(size_t)c * order + first + b];
+            UNROLL for (int a = is_diagonal ? c : 0; a < height; a++) sums[a][c] -= sums[a][b] * factor;
+        }
+    }
+    return is_positive;
 }
 
 /* A Cholesky factor L, with inverse diagonal entries, of the matrix H plus a shift on its diagonal but the last entry;
-   return the lanes with one. Both are lower triangles, row by row. Entries are computed in tiles of four by four. */
+   return the lanes with one. Both are lower triangles, row by row. */
 static Integers NAME(factorize)(const Vector *H, int order, Vector shift, Vector *L) {
     Integers is_positive = (Integers)(shift == shift);
+#define FACTOR(row, is_diagonal, h, w) NAME(factor_tile)(H, shift, row, first, order, is_diagonal, h, w, L)
     for (int first = 0; first < order; first += 4) {
-        const int width = order - first < 4 ? order - first : 4;
-        const Vector *top = L + (size_t)first * order;
-        for (int row = first; row < order; row += 4) {
-            const int height = order - row < 4 ? order - row : 4;
-            Vector *left = L + (size_t)row * order, sums[4][4];
-            for (int a = 0; a < height; a++)
-                for (int b = 0; b < width; b++) {
-                    sums[a][b] = H[(size_t)(row + a) * order + first + b];
-                    if (row + a == first + b && row + a < order - 1) sums[a][b] += shift;
-                }
-            if (height == 4 && width == 4)
-                NAME(subtract_tile)(left, top, first, order, 4, 4, sums);
-            else
-                NAME(subtract_tile)(left, top, first, order, height, width, sums);
-            for (int b = 0; b < width; b++)
-                for (int a = row == first ? b : 0; a < height; a++) {
-                    Vector value = sums[a][b], *place = left + (size_t)a * order + first + b;
-                    for (int k = 0; k < b; k++)
-                        value -= left[(size_t)a * order + first + k] * top[(size_t)b * order + first + k];
-                    if (row == first && a == b) {
-                        is_positive &= (Integers)(value > 0);
-                        *place = 1 / square_root(value);
-                    } else {
-                        *place = value * top[(size_t)b * order + first + b];
-                    }
-                }
+        int row = first + 4;
+        switch (order - first) {
+        case 1: is_positive &= FACTOR(first, 1, 1, 1); break;
+        case 2: is_positive &= FACTOR(first, 1, 2, 2); break;
+        case 3: is_positive &= FACTOR(first, 1, 3, 3); break;
+        default: is_positive &= FACTOR(first, 1, 4, 4);
+        }
+        for (; row + 4 <= order; row += 4) FACTOR(row, 0, 4, 4);
+        switch (order - row) {
+        case 1: FACTOR(row, 0, 1, 4); break;
+        case 2: FACTOR(row, 0, 2, 4); break;
+        case 3: FACTOR(row, 0, 3, 4);
         }
     }
+#undef FACTOR
     return is_positive;
 }
 

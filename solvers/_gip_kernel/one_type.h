@@ -16,6 +16,7 @@
 #undef Integers
 #undef LANES
 #undef INLINE
+#undef UNROLL
 #undef BLOCK
 #undef Group
 #undef all
