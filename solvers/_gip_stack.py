@@ -145,13 +145,14 @@ class Stack:
     def _shifted_solutions(self, H: Array, forces: Array) -> tuple[Array, Mask]:
         """Return the solutions with H plus a multiple of the identity on W, for which a Cholesky factor exists.
 
-        The multiple is the shift. The search starts at the last shift if that took several trials, else below it.
+        The multiple is the shift. The search starts at the last shift if that took several trials, else below it, but
+        not at zero unless the last shift was the smallest.
         """
         from scipy.linalg import lapack
 
         solve = lapack.sposv if H.dtype == np.float32 else lapack.dposv
         paths, size, least = self.paths, H.shape[1], self.rules.min_shift * self.unit
-        lower = np.where(paths.shift > 3 * least, paths.shift / 3, 0.0)
+        lower = np.where(paths.shift > least, np.maximum(paths.shift / 3, least), 0.0)
         shift = np.where(paths.keep_shift, paths.shift, lower)
         answers, todo = np.zeros_like(forces), list(range(len(H)))
         paths.keep_shift = np.zeros(len(H), dtype=bool)

@@ -141,7 +141,8 @@ static void NAME(project)(const Problem *problem, const Group *group, Vector *v)
 }
 
 /* The solutions with the Newton matrix plus a shift for which it is positive definite; return the lanes with one. The
-   search starts at the last shift if that took several trials, else below it. */
+   search starts at the last shift if that took several trials, else below it, but not at zero unless the last shift was
+   the smallest. */
 static Integers NAME(solve_shifted)(const Problem *problem, const Rules *rules, const Paths *paths, Group *group) {
     const int order = problem->n * problem->m + 1;
     const REAL least = (REAL)(rules->min_shift * problem->unit);
@@ -149,7 +150,7 @@ static Integers NAME(solve_shifted)(const Problem *problem, const Rules *rules, 
     uint8_t was_kept[LANES] = {0}, keeps[LANES] = {0};
     for (int k = 0; k < LANES; k++) {
         if (group->path[k] >= 0) was_kept[k] = paths->keep_shift[group->path[k]];
-        if (!was_kept[k]) shift[k] = shift[k] > 3 * least ? shift[k] / 3 : 0;
+        if (!was_kept[k]) shift[k] = shift[k] > 3 * least ? shift[k] / 3 : shift[k] > least ? least : 0;
     }
     Integers is_solved;
     for (int64_t trial = 0;; trial++) {
