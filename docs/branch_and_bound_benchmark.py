@@ -111,8 +111,7 @@ def table() -> None:
         for load in LOADS:
             for name in SOLVERS:
                 cells = [
-                    _cell([lines.get((name, ensemble, str(load), str(m), str(seed))) for seed in SEEDS])
-                    for m in SIZES
+                    _cell([lines.get((name, ensemble, str(load), str(m), str(seed))) for seed in SEEDS]) for m in SIZES
                 ]
                 print(f"| {load:g} | `{name}` | " + " | ".join(cells) + " |")
 

@@ -45,7 +45,7 @@ def random_start_count(task: MaxMargin) -> int:
     The numbers were chosen so that a run takes up to five times as long as one start of IPOPT, and twice at m = 50.
     """
     stabilities_per_weight = task.labels.size / (task.n * task.m)
-    slope = min(15_000 / (task.m + 10), task.n * min(200, 57_000 / task.m**2))
+    slope = min(15_000 / (task.m + 10), task.n * min(250, 57_000 / task.m**2))
     return round(_MIN_STARTS + slope * min(stabilities_per_weight, _MAX_STABILITIES_PER_WEIGHT))
 
 
