@@ -18,12 +18,13 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import lapack
 
 from qcqpbench.catalog.certificate.leaf import Cut, Groups
 from qcqpbench.catalog.certificate.tree import Branch
 
 Array = NDArray[np.float64]
-# Eigenvalues in ascending order and eigenvectors of matrices, shapes (K, d) and (K, d, d).
+# The two largest eigenvalues of matrices, in ascending order, and their eigenvectors, shapes (K, 2) and (K, d, 2).
 Spectrum = tuple[Array, Array]
 
 # Weight of the score of wedges relative to that of splits; 0.05 to 0.2 lead to trees of about the same size.
@@ -53,29 +54,39 @@ class Branching(NamedTuple):
 def best_branching(groups: Groups, matrices: Array, spectrum: Spectrum) -> Branching:
     """Return the branching with the highest score, given the primal matrices of a node, shape (K, d, d).
 
-    `spectrum` are the eigenvalues and eigenvectors of the matrices.
+    `spectrum` is that of the matrices.
     """
     candidates = [_wedges(k, *pairs) for k, pairs in enumerate(zip(*spectrum, strict=True))]
-    for k, X in enumerate(matrices):
-        candidates += [_split(k, g, H, X) for g, H in enumerate(groups[k])]
+    candidates += [_split(k, groups[k], X) for k, X in enumerate(matrices) if groups[k]]
     return max(candidates, key=lambda branching: branching.score)
 
 
-def _split(matrix: int, group: int, H: Array, X: Array) -> Branching:
-    """Return the best split of a group with the vectors `H`. The score is √((1 − c)/2) hᵀXh / |h|²."""
+def leading_pairs(matrices: Array) -> Spectrum:
+    """Return the spectrum of symmetric matrices, shape (K, d, d) with d > 1."""
+    d = matrices.shape[1]
+    results = [lapack.dsyevr(X, range="I", il=d - 1, iu=d) for X in matrices]
+    return np.array([result[0][:2] for result in results]), np.array([result[1][:, :2] for result in results])
+
+
+def _split(matrix: int, groups: tuple[Array, ...], X: Array) -> Branching:
+    """Return the best split of one of the groups of a matrix. The score is √((1 − c)/2) hᵀXh / |h|²."""
+    # All groups at once; pairs of vectors from different groups have no score.
+    H, owners = np.concatenate(groups), np.repeat(np.arange(len(groups)), [len(group) for group in groups])
     S = H @ X @ H.T
     q = np.sqrt(np.maximum(S.diagonal(), 1e-300))
     scaled = H / q[:, None]
     gram = scaled @ scaled.T
     lengths = gram.diagonal()
     squares = np.maximum(lengths[:, None] + lengths - 2 * gram, 1e-12 * lengths)
-    distance = np.maximum(1.0 - S / np.outer(q, q), 0.0)
-    np.fill_diagonal(distance, 0.0)
+    distance = np.maximum(1.0 - S / (q[:, None] * q), 0.0)
+    distance[owners[:, None] != owners] = 0.0
+    distance.reshape(-1)[:: len(H) + 1] = 0.0
     scores = np.sqrt(0.5 * distance) * 2.0 * distance / squares
     i, j = divmod(int(scores.argmax()), len(H))
     h = scaled[j] - scaled[i]
     h /= max(float(np.linalg.norm(h)), 1e-300)
-    order = np.argsort(scaled @ (X @ h)).tolist()
+    group = int(owners[i])
+    order = np.argsort(scaled[owners == group] @ (X @ h)).tolist()
     partners = tuple(order[:_MAX_NEW_CUTS]), tuple(order[::-1][:_MAX_NEW_CUTS])
     return Branching(float(scores[i, j]), Branch(matrix, group, h[None]), partners)
 

@@ -1,9 +1,11 @@
 """Primal-dual interior-point method for the relaxation of a node, in NumPy; _bnb_kernel/ has the same steps in C.
 
 `qcqpbench.catalog.certificate.leaf` defines the dual variables x = (y, λ, μ) and the primal matrices X_k. A step solves
-the equations of the relaxation together with F_k X_k = τ1, λ_r p_r = τ and μ_c q_c = τ for a small τ, linearized as by
-Helmberg, Rendl, Vanderbei and Wolkowicz (1996) and by Kojima, Shindoh and Hara (1997), where p and q are the slacks of
-the stabilities and of the cuts. Every dual iterate is feasible, and so proves a bound. The primal point of a full step
+the equations of the relaxation together with X_k = τF_k⁻¹, λ_r p_r = τ and μ_c q_c = τ for a small τ, where p and q are
+the slacks of the stabilities and of the cuts. For a change ΔF, the first becomes X_k = τF_k⁻¹ − W_k ΔF_k W_k with a
+symmetric matrix W_k. The method of Nesterov and Todd (1998) takes the geometric mean of X_k and F_k⁻¹; here W_k is the
+arithmetic mean of X_k/√σ and √σF_k⁻¹ for the mean complementarity σ. Both are alike if X_k ≈ σF_k⁻¹, and a step needs
+only the factor L of W = LLᵀ. Every dual iterate is feasible, and so proves a bound. The primal point of a full step
 satisfies all equations. If its matrices and slacks are positive, it is feasible, and its κ is a lower bound on the
 value of the relaxation.
 
@@ -101,10 +103,12 @@ class InteriorPoint:
         settings, (x, is_new) = self.settings, first_point(self.relaxation, node, self.settings)
         F = self._dual_matrices(node, x)
         norm = float(np.abs(F).sum(axis=2).max()) or 1.0
-        x[: self.free] += settings.first_eigenvalue * norm - float(np.linalg.eigvalsh(F)[:, 0].min())
-        # A product of unit vectors changes no eigenvalue by more than its multiplier.
-        x[self.known :][is_new] = settings.first_cut_weight * settings.first_eigenvalue * norm / max(is_new.sum(), 1)
-        F = self._dual_matrices(node, x)
+        x[self.known :][is_new] = settings.first_cut_weight * norm / max(is_new.sum(), 1)
+        F, shift, identity = self._dual_matrices(node, x), settings.first_shift * norm, np.eye(self.relaxation.order)
+        while not _factors(F + 0.5 * shift * identity)[1] and shift < 4.0 * norm:
+            shift *= settings.shift_growth
+        x[: self.free] += shift
+        F += shift * identity
         inverses = _inverses(_factors(F)[0])
         tau = self.relaxation.trace / float(np.einsum("kaa->", inverses))
         return State(x, F, inverses, tau * inverses, tau / x[self.free :], settings.first_share)
@@ -131,23 +135,27 @@ class InteriorPoint:
         """Return the step towards τ; None if its equations cannot be solved."""
         positive, slacks = state.x[self.free :], state.slacks
         product = float(np.vdot(state.F, state.matrices)) + float(positive @ slacks)
-        tau = state.share * product / (self.relaxation.order * len(state.F) + len(positive))
-        solution = self._solve_equations(node, state, tau)
+        mean = product / (self.relaxation.order * len(state.F) + len(positive))
+        scaling = 0.5 * (state.matrices / np.sqrt(mean) + np.sqrt(mean) * state.inverses)
+        factors, is_positive = _factors(scaling)
+        tau = state.share * mean
+        L = np.triu(factors).swapaxes(1, 2)
+        solution = self._solve_equations(node, state, L, tau) if is_positive else None
         if solution is None:
             return None
         change, kappa = solution
         dual_changes = self._dual_matrices(node, change)
-        half = 0.5 * (state.matrices @ dual_changes @ state.inverses)
+        half = 0.5 * (scaling @ dual_changes @ scaling)
         matrices = tau * state.inverses - half - half.swapaxes(1, 2)
         new_slacks = (tau - slacks * change[self.free :]) / positive
         is_feasible = bool(new_slacks.min() > 0) and _factors(matrices)[1]
         return Step(change, dual_changes, matrices, new_slacks, kappa, is_feasible)
 
-    def _solve_equations(self, node: Node, state: State, tau: float) -> tuple[Array, float] | None:
+    def _solve_equations(self, node: Node, state: State, L: Array, tau: float) -> tuple[Array, float] | None:
         """Return the change of x and κ of the step towards τ; None if the equations cannot be solved."""
         free, positive = self.free, state.x[self.free :]
-        H, right = self._equations(node, state)
-        right *= tau
+        congruences = self._congruences(node, L)
+        H, right = congruences @ congruences.T, tau * self._traces(node, state.inverses)
         right[:free] -= 1.0
         right[free:] += tau / positive
         # With these units for λ and μ, their barrier adds 1 to the diagonal.
@@ -165,23 +173,21 @@ class InteriorPoint:
         kappa = float(-along[0] / along[1])
         return units * (columns[:, 0] + kappa * columns[:, 1]), kappa
 
-    def _equations(self, node: Node, state: State) -> tuple[Array, Array]:
-        """Return ⟨E_i, X E_j Z⟩ and ⟨E_i, Z⟩, summed over the matrices, for the derivatives E_i of F by x."""
-        known = self.known
-        H, traces = np.zeros((len(state.x), len(state.x))), np.empty(len(state.x))
-        H[:known, :known], traces[:known] = self.relaxation.equations(state.matrices, state.inverses)
+    def _congruences(self, node: Node, L: Array) -> Array:
+        """Return LᵀE_iL for the derivatives E_i of F by x, a row for each i."""
+        result = np.zeros((self.known + len(node.cuts), *L.shape))
+        result[: self.known] = self.relaxation.congruences(L)
         for k, cuts in node.cuts_of_matrices:
-            place = slice(known + cuts.start, known + cuts.stop)
-            u, v, X, Z = node.first[cuts], node.second[cuts], state.matrices[k], state.inverses[k]
-            uX, vX, uZ, vZ = u @ X, v @ X, u @ Z, v @ Z
-            H[place, :known] = -0.5 * self.relaxation.along_products(k, ((uX, vZ), (vX, uZ)))
-            H[:known, place] = H[place, :known].T
-            # The cuts −sym(uvᵀ) with each other, and alone.
-            uXv, uZv = uX @ v.T, uZ @ v.T
-            among = (uX @ u.T) * (vZ @ v.T) + (vX @ v.T) * (uZ @ u.T) + uXv * uZv.T + uXv.T * uZv
-            H[place, place] = 0.25 * among
-            traces[place] = -uZv.diagonal()
-        return H, traces
+            halves = -0.5 * (node.first[cuts] @ L[k])[:, :, None] * (node.second[cuts] @ L[k])[:, None]
+            result[self.known :][cuts, k] = halves + halves.swapaxes(1, 2)
+        return result.reshape(len(result), -1)
+
+    def _traces(self, node: Node, Z: Array) -> Array:
+        """Return ⟨E_i, Z⟩ for the derivatives E_i of F by x, summed over the matrices."""
+        of_cuts = np.zeros(len(node.cuts))
+        for k, cuts in node.cuts_of_matrices:
+            of_cuts[cuts] = -((node.first[cuts] @ Z[k]) * node.second[cuts]).sum(axis=1)
+        return np.concatenate([self.relaxation.traces(Z), of_cuts])
 
     def _advance(self, node: Node, state: State, step: Step) -> float:
         """Move both points along `step`, as far as they stay feasible; return the next share of τ, 0 at an end."""

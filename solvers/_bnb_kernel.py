@@ -10,7 +10,7 @@ from scipy.linalg import cython_lapack
 
 from ._bnb_interior_point import InteriorPoint
 from ._bnb_node import Clock, Node, NodeResult, NodeSolver, Settings, Verdict, first_point
-from ._bnb_relaxation import Relaxation, StackedRelaxation
+from ._bnb_relaxation import Relaxation
 from ._library import load
 
 Array = NDArray[np.float64]
@@ -22,14 +22,13 @@ _ROUTINES = {
     "dpotrf": "void (char *, int *, d *, int *, int *)",
     "dpotri": "void (char *, int *, d *, int *, int *)",
     "dposv": "void (char *, int *, int *, d *, int *, d *, int *, int *)",
-    "dsyev": "void (char *, char *, int *, d *, int *, d *, d *, int *, int *)",
 }
 
 
 class _Task(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int32) for name in ("is_symmetric", "n", "m", "p", "pair_count")),
-        *((name, ctypes.c_void_p) for name in ("patterns", "columns", "transposed", "labels", "pairs")),
+        *((name, ctypes.c_void_p) for name in ("patterns", "columns", "labels", "pairs")),
     )
 
 
@@ -92,10 +91,9 @@ class Kernel:
     def __init__(self, loaded: ctypes.CDLL, relaxation: Relaxation, settings: Settings) -> None:
         self._library, self.relaxation, self.settings = loaded, relaxation, settings
         task = relaxation.task
-        transposed = relaxation.transposed if isinstance(relaxation, StackedRelaxation) else relaxation.columns
         labels, pairs = task.labels.astype(np.float64), np.array(task.pairs, dtype=np.int32).T.copy()
         # Arrays live as long as the pointers to them.
-        self._arrays = relaxation.patterns, relaxation.columns, transposed, labels, pairs
+        self._arrays = relaxation.patterns, relaxation.columns, labels, pairs
         sizes = relaxation.formulation == "symmetric", task.n, task.m, task.p, len(pairs)
         self._task = _Task(*sizes, *(array.ctypes.data for array in self._arrays))
         self._settings = _Settings(*settings)

@@ -27,9 +27,9 @@ class Settings(NamedTuple):
         centre makes the next one feasible.
     backtrack, boundary_share, min_length
         Factor of a length that leaves the cone, share of the way to the boundary, and the least length of a step.
-    first_eigenvalue, equal_share, first_cut_weight
-        Start: smallest eigenvalue of F, relative to its norm, share of equal weights in λ, and the sum of the
-        multipliers of new cuts, relative to that eigenvalue.
+    equal_share, first_cut_weight, first_shift, shift_growth
+        Start: share of equal weights in λ; sum of the multipliers of new cuts, and the multiple of the identity that is
+        added to F, relative to the norm of F; growth of the latter as long as F with half of it is not positive.
     max_steps
         Limit on the number of steps.
     """
@@ -37,14 +37,15 @@ class Settings(NamedTuple):
     first_share: float = 0.3
     long_share: float = 0.2
     middle_share: float = 0.3
-    short_share: float = 0.5
+    short_share: float = 0.4
     centring_share: float = 0.8
     backtrack: float = 0.75
-    boundary_share: float = 0.95
+    boundary_share: float = 0.98
     min_length: float = 1e-8
-    first_eigenvalue: float = 0.01
-    equal_share: float = 0.05
-    first_cut_weight: float = 0.8
+    equal_share: float = 0.02
+    first_cut_weight: float = 0.004
+    first_shift: float = 0.005
+    shift_growth: float = 3.0
     max_steps: int = 80
 
 

@@ -2,8 +2,8 @@
 
 `qcqpbench.catalog.certificate.leaf` has the relaxation, its two formulations, and the proof of its bound. The dual
 matrices F_k are linear in x = (y, λ, μ). Let E_i be their derivatives with respect to y_i and λ_r. A step of the method
-needs ⟨E_i, X E_j Z⟩ for symmetric matrices X and Z, summed over k. These numbers, which are symmetric in i and j, are
-computed from the blocks of order m, because most blocks of the E_i are zero or equal.
+needs ⟨E_i, W E_j W⟩ for symmetric matrices W, summed over k. With W = LLᵀ, these are the inner products of LᵀE_iL and
+LᵀE_jL, which are computed from the blocks of order m, because most blocks of the E_i are zero.
 
 Matrices X_k have the shape (K, d, d).
 """
@@ -17,8 +17,6 @@ from qcqpbench.catalog.certificate.leaf import Formulation
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 
 Array = NDArray[np.float64]
-# Pairs of left and right factors, each of shape (rows, d).
-Products = tuple[tuple[Array, Array], ...]
 
 
 class Relaxation(ABC):
@@ -66,12 +64,12 @@ class Relaxation(ABC):
         """Return F_k without cuts for y and λ = `weights`; it is linear in both."""
 
     @abstractmethod
-    def equations(self, X: Array, Z: Array) -> tuple[Array, Array]:
-        """Return ⟨E_i, X E_j Z⟩ and ⟨E_i, Z⟩, summed over k, shapes (c, c) and (c,) for c entries of y and λ."""
+    def congruences(self, L: Array) -> Array:
+        """Return LᵀE_iL for lower triangular matrices L, shape (c, K, d, d) for c entries of y and λ."""
 
     @abstractmethod
-    def along_products(self, matrix: int, products: Products) -> Array:
-        """Return Σ⟨E_i, l rᵀ⟩ over the `products` (l, r) for one of the matrices, shape (rows, c)."""
+    def traces(self, Z: Array) -> Array:
+        """Return ⟨E_i, Z⟩ for symmetric matrices Z, summed over k, shape (c,)."""
 
     @abstractmethod
     def weights_of(self, leading: Array) -> Array:
@@ -83,15 +81,11 @@ class Relaxation(ABC):
         largest = np.abs(W).max(axis=1)
         return unit_rows(W) if np.isfinite(largest).all() and largest.min() > 0 else None
 
-    def _gram(self, terms: list[tuple[Array, Array, Array]]) -> Array:
-        """Return ⟨P^r, Σ L P^s R⟩ over the terms (L, patterns, R), shape (p, p), s before r.
-
-        The patterns of a term are side by side, as in `columns`.
-        """
+    def _products(self, left: Array, right: Array) -> Array:
+        """Return leftᵀ P right for all patterns P, shape (p, columns of left, columns of right)."""
         m, p = self.task.m, self.task.p
-        products = sum(((left @ columns).reshape(-1, m) @ right for left, columns, right in terms), np.zeros(()))
-        gram: Array = products.reshape(m, p, m).swapaxes(0, 1).reshape(p, -1) @ self.flat.T
-        return gram
+        products: Array = (left.T @ self.columns).reshape(-1, m) @ right
+        return products.reshape(-1, p, right.shape[1]).swapaxes(0, 1)
 
 
 class SymmetricRelaxation(Relaxation):
@@ -109,25 +103,15 @@ class SymmetricRelaxation(Relaxation):
         M = (weights @ self.flat).reshape(self.order, self.order)
         return np.stack([y[0] * self.identity - M, y[0] * self.identity + M])
 
-    def equations(self, X: Array, Z: Array) -> tuple[Array, Array]:
-        p = self.task.p
-        gram = self._gram([(X[k], self.columns, Z[k]) for k in range(2)])
-        XZ = X @ Z
-        H, traces = np.empty((p + 1, p + 1)), np.empty(p + 1)
-        H[0, 0] = np.einsum("kaa->", XZ)
-        H[0, 1:] = H[1:, 0] = self.flat @ (XZ[1] - XZ[0]).ravel()
-        H[1:, 1:] = 0.5 * (gram + gram.T)
-        traces[0] = np.einsum("kaa->", Z)
-        traces[1:] = self.flat @ (Z[1] - Z[0]).ravel()
-        return H, traces
-
-    def along_products(self, matrix: int, products: Products) -> Array:
-        rows = len(products[0][0])
-        outer = sum((left[:, :, None] * right[:, None] for left, right in products), np.zeros(()))
-        result = np.empty((rows, 1 + self.stability_count))
-        result[:, 0] = np.einsum("caa->c", outer)
-        result[:, 1:] = (1.0 if matrix else -1.0) * (outer.reshape(rows, -1) @ self.flat.T)
+    def congruences(self, L: Array) -> Array:
+        result = np.empty((1 + self.task.p, 2, self.order, self.order))
+        result[0] = L.swapaxes(1, 2) @ L
+        for k, sign in enumerate((-1.0, 1.0)):
+            result[1:, k] = self._products(sign * L[k], L[k])
         return result
+
+    def traces(self, Z: Array) -> Array:
+        return np.concatenate([[np.einsum("kaa->", Z)], self.flat @ (Z[1] - Z[0]).ravel()])
 
     def weights_of(self, leading: Array) -> Array:
         return np.stack([leading[0] + leading[1], leading[0] - leading[1]])
@@ -141,11 +125,10 @@ class StackedRelaxation(Relaxation):
 
     def __init__(self, task: MaxMargin) -> None:
         super().__init__(task)
-        n, m = task.n, task.m
-        self.offset_count, self.trace, self.order = n, n, n * m
+        n = task.n
+        self.offset_count, self.trace, self.order = n, n, n * task.m
         self.labels = task.labels.astype(np.float64)
         self.pairs = list(zip(*task.pairs, strict=True))
-        self.transposed = np.ascontiguousarray(self.patterns.transpose(2, 0, 1)).reshape(m, -1)
 
     def _blocks(self, X: Array) -> Array:
         """Return the blocks of a matrix, shape (n, n, m, m)."""
@@ -162,47 +145,27 @@ class StackedRelaxation(Relaxation):
         F[0].reshape(-1)[:: n * m + 1] = np.repeat(y, m)
         return F
 
-    def equations(self, X: Array, Z: Array) -> tuple[Array, Array]:
-        """Return the entries of all pairs of stabilities and offsets.
-
-        For the stabilities of the pattern P and the rows i, j, and of the pattern Q and the rows u, v, 4⟨E, X E' Z⟩ is
-        ⟨P, X_iu Q Z_vj + Z_iu Q X_vj + X_iv Qᵀ Z_uj + Z_iv Qᵀ X_uj⟩ times both labels. If the rows are the same, the
-        last two terms are the transposes of each other, as matrices in P and Q.
-        """
-        n, R = self.task.n, self.stability_count
-        x, z = self._blocks(X), self._blocks(Z)
-        N, labels = len(self.pairs), self.labels
-        H, traces = np.empty((n + R, n + R)), np.empty(n + R)
+    def congruences(self, L: Array) -> Array:
+        """Return LᵀE_iL; if L_i are rows of L, that is −½ζ(L_iᵀPL_j + L_jᵀPᵀL_i) for the label ζ of the rows i, j."""
+        n, m, d = self.task.n, self.task.m, self.order
+        rows = L.reshape(n, m, d)
+        result = np.zeros((n + self.stability_count, 1, d, d))
+        result[:n, 0] = rows.swapaxes(1, 2) @ rows
+        stabilities = result[n:].reshape(self.task.p, -1, d, d)
         for a, (i, j) in enumerate(self.pairs):
-            for b, (u, v) in enumerate(self.pairs[: a + 1]):
-                terms = [(x[i, u], self.columns, z[v, j]), (z[i, u], self.columns, x[v, j])]
-                if a == b:
-                    terms.append((x[i, v], self.transposed, 2.0 * z[u, j]))
-                else:
-                    terms += [(x[i, v], self.transposed, z[u, j]), (z[i, v], self.transposed, x[u, j])]
-                block = 0.25 * np.outer(labels[:, b], labels[:, a]) * self._gram(terms)
-                if a == b:
-                    block = 0.5 * (block + block.T)
-                H[n + b :: N, n + a :: N] = block
-                H[n + a :: N, n + b :: N] = block.T
-            mixed = np.array([x[i, k] @ z[k, j] + z[i, k] @ x[k, j] for k in range(n)]).reshape(n, -1)
-            H[:n, n + a :: N] = -0.5 * labels[:, a] * (mixed @ self.flat.T)
-            traces[n + a :: N] = -labels[:, a] * (self.flat @ z[i, j].ravel())
-        H[n:, :n] = H[:n, n:].T
-        H[:n, :n] = np.einsum("ikac,ikac->ik", x, z)
-        traces[:n] = np.einsum("iiaa->i", z)
-        return H, traces
+            # The other columns of these rows are zero.
+            left, right = (i + 1) * m, (j + 1) * m
+            halves = -0.5 * self.labels[:, a, None, None] * self._products(rows[i, :, :left], rows[j, :, :right])
+            stabilities[:, a, :left, :right] = halves
+            stabilities[:, a, :right, :left] += halves.swapaxes(1, 2)
+        return result
 
-    def along_products(self, matrix: int, products: Products) -> Array:
-        n, m, N = self.task.n, self.task.m, len(self.pairs)
-        rows = len(products[0][0])
-        outer = sum((left[:, :, None] * right[:, None] for left, right in products), np.zeros(()))
-        blocks = outer.reshape(rows, n, m, n, m)
-        result = np.empty((rows, n + self.stability_count))
-        result[:, :n] = np.einsum("ciaia->ci", blocks)
+    def traces(self, Z: Array) -> Array:
+        n, blocks = self.task.n, self._blocks(Z)
+        result = np.empty(n + self.stability_count)
+        result[:n] = np.einsum("iiaa->i", blocks)
         for a, (i, j) in enumerate(self.pairs):
-            both = blocks[:, i, :, j] + blocks[:, j, :, i].swapaxes(1, 2)
-            result[:, n + a :: N] = -0.5 * self.labels[:, a] * (both.reshape(rows, -1) @ self.flat.T)
+            result[n + a :: len(self.pairs)] = -self.labels[:, a] * (self.flat @ blocks[i, j].ravel())
         return result
 
     def weights_of(self, leading: Array) -> Array:

@@ -13,7 +13,7 @@ from qcqpbench.catalog.certificate.tree import TreeCertificate, TreeNode
 from qcqpbench.catalog.solver import Budget
 from qcqpbench.problem.maxmargin import MaxMargin
 
-from ._bnb_branching import Branching, Spectrum, best_branching, children
+from ._bnb_branching import Branching, Spectrum, best_branching, children, leading_pairs
 from ._bnb_kernel import node_solver
 from ._bnb_node import Clock, Node, NodeResult
 from ._bnb_relaxation import Relaxation
@@ -160,9 +160,8 @@ class _Bounded:
 
     @cached_property
     def spectrum(self) -> Spectrum:
-        """Eigenvalues and eigenvectors of the matrices of the result."""
-        values, vectors = np.linalg.eigh(self.result.matrices)
-        return values, vectors
+        """Leading eigenvalues and eigenvectors of the matrices of the result."""
+        return leading_pairs(self.result.matrices)
 
 
 class Tree:

@@ -20,9 +20,9 @@ from .gip import Gip
 
 Array = NDArray[np.float64]
 
-# Limit on the entries of all patterns and of the equations of a step: 160 MB, and a few times as much in a step, which
-# takes seconds.
-_MAX_ENTRIES = 20_000_000
+# Limit on the entries of the matrices LᵀE_iL of a step and of its equations: 480 MB, and up to twice as much in a step,
+# which takes seconds.
+_MAX_ENTRIES = 60_000_000
 # Limit on the absolute entries of patterns, whose squares must not overflow.
 _MAX_PATTERN = 1e150
 # Number of starts of gip at first, and number of nodes after which gip runs with all of its starts.
@@ -63,7 +63,7 @@ class BranchAndBound(TaskSolver):
         return f"{super().version()}, {steps_version(_bnb_kernel.library(), _gip_kernel.library())}"
 
     def build(self, problem: MaxMargin) -> RunFunction:
-        entries = problem.patterns.size + problem.labels.size**2
+        entries = problem.labels.size * (problem.n * problem.m) ** 2 + problem.labels.size**2
         require(
             entries <= _MAX_ENTRIES,
             f"branch_and_bound: the relaxation must have at most {_MAX_ENTRIES:,} entries, got {entries:,}",

@@ -8,17 +8,25 @@ static struct {
     void (*dpotrf)(char *, int *, double *, int *, int *);
     void (*dpotri)(char *, int *, double *, int *, int *);
     void (*dposv)(char *, int *, int *, double *, int *, double *, int *, int *);
-    void (*dsyev)(char *, char *, int *, double *, int *, double *, double *, int *, int *);
 } routines;
 
-/* A matrix whose rows, or columns if it is transposed, begin `stride` entries apart. */
+/* A matrix whose rows, or columns if it is transposed, begin `stride` entries apart. If it is lower triangular before it is
+   transposed, as many of its last columns as it has rows are so; entries above their diagonal are zero. Numbers before its
+   first entry may then be read too. */
 typedef struct {
     const double *entries;
-    int stride, is_transposed;
+    int stride, is_transposed, is_lower;
 } Factor;
 
-static Factor plain(const double *entries, int stride) { return (Factor){entries, stride, 0}; }
-static Factor transposed(const double *entries, int stride) { return (Factor){entries, stride, 1}; }
+static Factor plain(const double *entries, int stride) { return (Factor){entries, stride, 0, 0}; }
+static Factor transposed(const double *entries, int stride) { return (Factor){entries, stride, 1, 0}; }
+static Factor lower(const double *entries, int stride) { return (Factor){entries, stride, 0, 1}; }
+static Factor transposed_lower(const double *entries, int stride) { return (Factor){entries, stride, 1, 1}; }
+
+/* Number of the first rows of B that are zero from a column on. */
+static inline int zero_rows(Factor B, int rows, int columns, int column) {
+    return B.is_lower && column > columns - rows ? column - (columns - rows) : 0;
+}
 
 #define JOIN_NAMES(a, b) a##_##b
 #define JOIN(a, b) JOIN_NAMES(a, b)
@@ -27,22 +35,23 @@ static Factor transposed(const double *entries, int stride) { return (Factor){en
 #define FOR_EACH_SET "../_bnb_kernel/products.h"
 #include "../_library/sets.h"
 
-/* C = factor A B, or C += factor A B if `keeps`, for A of shape (rows, inner) and B of shape (inner, columns). */
-static void multiply(int rows, int inner, int columns, double factor, Factor A, const double *B, int B_stride, int keeps,
-                     double *C, int stride) {
-    CHOSEN(multiply)(rows, inner, columns, factor, A, B, B_stride, keeps, C, stride);
+/* C = factor A B, or C += factor A B if `keeps`, for A of shape (rows, inner) and B of shape (inner, columns), which is not
+   transposed. If A is lower triangular, it is also square. */
+static void multiply(int rows, int inner, int columns, double factor, Factor A, Factor B, int keeps, double *C, int stride) {
+    CHOSEN(multiply)(rows, inner, columns, factor, A, B, keeps, C, stride);
 }
 
 /* C = A Bᵀ, the inner products of the rows of A, shape (rows, inner), and B, shape (columns, inner). */
 static void multiply_rows(int rows, int inner, int columns, const double *A, const double *B, double *C, int stride) {
-    CHOSEN(multiply_rows)(rows, inner, columns, A, B, C, stride);
+    CHOSEN(multiply_rows)(rows, inner, columns, A, B, inner, 0, C, stride);
 }
 
-static double dot(int size, const double *x, const double *y) {
-    double result;
-    multiply_rows(1, size, 1, x, y, &result, 1);
-    return result;
+/* The upper triangle of C = A Aᵀ, for A of shape (rows, inner), whose rows begin `A_stride` entries apart. */
+static void inner_products_of_rows(int rows, int inner, int A_stride, const double *A, double *C, int stride) {
+    CHOSEN(multiply_rows)(rows, inner, rows, A, A, A_stride, 1, C, stride);
 }
+
+static double dot(int size, const double *x, const double *y) { return CHOSEN(dot)(size, x, y); }
 
 static double sum(int size, const double *x) {
     double total = 0;
@@ -54,6 +63,17 @@ static double sum(int size, const double *x) {
 static int factorize(int count, int d, double *matrices) {
     int code = 0;
     for (int k = 0; k < count && !code; k++) routines.dpotrf("L", &d, matrices + (size_t)k * d * d, &d, &code);
+    return !code;
+}
+
+/* Replace `count` symmetric matrices by their Cholesky factors L, lower triangular; return whether all are positive. */
+static int factorize_lower(int count, int d, double *matrices) {
+    int code = 0;
+    for (int k = 0; k < count && !code; k++) {
+        double *L = matrices + (size_t)k * d * d;
+        routines.dpotrf("U", &d, L, &d, &code);
+        for (int row = 0; row < d; row++) memset(L + (size_t)row * (d + 1) + 1, 0, (d - row - 1) * sizeof(double));
+    }
     return !code;
 }
 
@@ -73,11 +93,4 @@ static int solve_positive(int size, double *A, double *B) {
     routines.dposv("L", &size, &two, A, &size, B, &size, &code);
     for (int i = 0; i < 2 * size; i++) code |= !isfinite(B[i]);
     return !code;
-}
-
-/* Return the smallest eigenvalue of a symmetric matrix, which is overwritten; `memory` holds 5 d numbers. */
-static double smallest_eigenvalue(int d, double *A, double *memory) {
-    int code, size = 4 * d;
-    routines.dsyev("N", "L", &d, A, &d, memory, memory + d, &size, &code);
-    return memory[0];
 }

@@ -1,7 +1,6 @@
 /* Interior-point method for the relaxation of a node; _bnb_interior_point.py has the same steps in NumPy, and explains
    them. The library does not use Python, but LAPACK routines of SciPy, which Python hands over. */
 
-#include <float.h>
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -11,11 +10,13 @@
 #include "relaxation.h"
 
 enum { UNDECIDED, BELOW, ABOVE };
+/* Numbers before the factors that products may read. */
+enum { MARGIN = 8 };
 
 /* As in _bnb_node.py. */
 typedef struct {
     double first_share, long_share, middle_share, short_share, centring_share, backtrack, boundary_share, min_length,
-        first_eigenvalue, equal_share, first_cut_weight;
+        equal_share, first_cut_weight, first_shift, shift_growth;
     int64_t max_steps;
 } Settings;
 
@@ -31,7 +32,8 @@ typedef struct {
     int32_t verdict, steps, is_out_of_time;
 } Node;
 
-/* Dual point x, F, F⁻¹; primal point X, slacks; the same for a step; and memory for intermediate results. */
+/* Dual point x, F, F⁻¹; primal point X, slacks; the same for a step; W of the step, and L after
+   MARGIN numbers; and memory for intermediate results. */
 typedef struct {
     Relaxation relaxation;
     const Settings *settings;
@@ -41,7 +43,7 @@ typedef struct {
     int is_above, has_kept;
     double *x, *F, *inverses, *matrices, *slacks;
     double *change, *dual_changes, *new_matrices, *new_slacks, *trial, *half;
-    double *H, *right, *units, *columns, *left_rows, *right_rows, *among, *pairs, *scaled;
+    double *scaling, *factors, *packed, *H, *right, *units, *scales, *columns, *first_rows, *second_rows, *scaled;
 } State;
 
 /* Lay out the arrays in `memory` and return how many numbers they have; only count if `memory` is NULL. */
@@ -58,21 +60,24 @@ static size_t lay_out(State *state, const Task *task, int cut_count, double *mem
     state->positive_count = of->stability_count + cut_count;
     state->size = of->free + state->positive_count;
     state->entries = of->matrix_count * of->order * of->order;
-    const int blocks = cut_count > n + 1 ? cut_count : n + 1, d = of->order;
-    const size_t by_pattern = (size_t)p * m * m, entries = state->entries, size = state->size, cuts = cut_count;
+    of->packed_size = (size_t)of->order * (of->order + 1) / 2;
+    const size_t by_pattern = (size_t)p * m * m, entries = state->entries, size = state->size;
+    const size_t of_cuts = (size_t)cut_count * of->order, packed = size * of->matrix_count * of->packed_size;
+    /* Products with all patterns, for the first n − 1 outputs; and of the rows of L that belong to one. */
+    const size_t left = is_symmetric ? by_pattern : (n - 1) * by_pattern;
+    const size_t products = is_symmetric ? 0 : (n - 1) * left;
     size_t total = 0;
     const struct {
         double **array;
         size_t count;
     } arrays[] = {
-        {&of->left_products, by_pattern}, {&of->products, by_pattern}, {&of->by_pattern, by_pattern},
-        {&of->gram, (size_t)p * p}, {&of->blocks, (size_t)blocks * m * m}, {&of->inner, (size_t)blocks * p},
-        {&state->F, entries}, {&state->inverses, entries}, {&state->matrices, entries}, {&state->dual_changes, entries},
-        {&state->new_matrices, entries}, {&state->trial, entries}, {&state->half, entries},
+        {&of->left_products, left}, {&of->products, products > entries ? products : entries}, {&of->block, (size_t)m * m},
+        {&of->inner, p}, {&state->F, entries}, {&state->inverses, entries}, {&state->matrices, entries},
+        {&state->dual_changes, entries}, {&state->new_matrices, entries}, {&state->trial, entries}, {&state->half, entries},
+        {&state->scaling, entries}, {&state->factors, MARGIN + entries}, {&state->packed, packed},
         {&state->slacks, size}, {&state->change, size}, {&state->new_slacks, size}, {&state->H, size * size},
-        {&state->right, size}, {&state->units, size}, {&state->columns, 2 * size}, {&state->left_rows, 2 * cuts * d},
-        {&state->right_rows, 2 * cuts * d}, {&state->among, cuts * cuts}, {&state->pairs, 4 * cuts * cuts},
-        {&state->scaled, cuts * d + 5 * d},
+        {&state->right, size}, {&state->units, size}, {&state->scales, size}, {&state->columns, 2 * size},
+        {&state->first_rows, of_cuts}, {&state->second_rows, of_cuts}, {&state->scaled, of_cuts},
     };
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
         if (memory) *arrays[i].array = memory + total;
@@ -93,9 +98,17 @@ static void dual_matrices_with_cuts(State *state, const double *x, double *F) {
         for (int c = 0; c < cuts; c++)
             for (int i = 0; i < d; i++) state->scaled[c * d + i] = -0.5 * x[known + first + c] * u[c * d + i];
         if (!cuts) continue;
-        multiply(d, cuts, d, 1, transposed(state->scaled, d), v, d, 1, F + (size_t)k * d * d, d);
-        multiply(d, cuts, d, 1, transposed(v, d), state->scaled, d, 1, F + (size_t)k * d * d, d);
+        multiply(d, cuts, d, 1, transposed(state->scaled, d), plain(v, d), 1, F + (size_t)k * d * d, d);
+        multiply(d, cuts, d, 1, transposed(v, d), plain(state->scaled, d), 1, F + (size_t)k * d * d, d);
     }
+}
+
+/* Return whether F + shift 1 is positive. */
+static int is_positive_with(State *state, double shift) {
+    const int d = state->relaxation.order, rows = state->relaxation.matrix_count * d;
+    memcpy(state->trial, state->F, state->entries * sizeof(double));
+    for (int row = 0; row < rows; row++) state->trial[(size_t)row * d + row % d] += shift;
+    return factorize(state->relaxation.matrix_count, d, state->trial);
 }
 
 /* Make the dual point of the parent positive, and the primal point close to the centre. */
@@ -103,7 +116,7 @@ static void begin(State *state) {
     Relaxation *of = &state->relaxation;
     const Settings *settings = state->settings;
     const int d = of->order, known = of->free + of->stability_count;
-    double norm = 0, smallest = DBL_MAX, *x = state->x;
+    double norm = 0, *x = state->x;
     dual_matrices_with_cuts(state, x, state->F);
     for (int row = 0; row < of->matrix_count * d; row++) {
         double total = 0;
@@ -111,14 +124,15 @@ static void begin(State *state) {
         norm = fmax(norm, total);
     }
     if (norm == 0) norm = 1;
-    for (int k = 0; k < of->matrix_count; k++)
-        smallest = fmin(smallest, smallest_eigenvalue(d, state->F + (size_t)k * d * d, state->scaled));
-    for (int i = 0; i < of->free; i++) x[i] += settings->first_eigenvalue * norm - smallest;
     int new_count = 0;
     for (int c = 0; c < state->cut_count; c++) new_count += state->node->is_new[c];
     for (int c = 0; c < state->cut_count; c++)
-        if (state->node->is_new[c]) x[known + c] = settings->first_cut_weight * settings->first_eigenvalue * norm / new_count;
+        if (state->node->is_new[c]) x[known + c] = settings->first_cut_weight * norm / new_count;
     dual_matrices_with_cuts(state, x, state->F);
+    double shift = settings->first_shift * norm;
+    while (!is_positive_with(state, 0.5 * shift) && shift < 4 * norm) shift *= settings->shift_growth;
+    for (int i = 0; i < of->free; i++) x[i] += shift;
+    for (int row = 0; row < of->matrix_count * d; row++) state->F[(size_t)row * d + row % d] += shift;
     memcpy(state->inverses, state->F, state->entries * sizeof(double));
     factorize(of->matrix_count, d, state->inverses);
     invert(of->matrix_count, d, state->inverses);
@@ -139,41 +153,43 @@ static int proves(State *state) {
     /* If F - excess 1 > 0, all diagonal entries of the inverse of F are less than 1 / excess. */
     for (int row = 0; row < rows; row++)
         if (!(excess * state->inverses[(size_t)row * d + row % d] < 1)) return 0;
-    memcpy(state->trial, state->F, state->entries * sizeof(double));
-    for (int row = 0; row < rows; row++) state->trial[(size_t)row * d + row % d] -= excess;
-    return factorize(of->matrix_count, d, state->trial);
+    return is_positive_with(state, -excess);
 }
 
-/* Write the equations of the cuts of a matrix: with y and λ, with each other, and alone. */
-static void equations_of_cuts(State *state, int k, int first) {
-    Relaxation *of = &state->relaxation;
-    const int d = of->order, cuts = state->node->cut_counts[k], size = state->size;
-    const int column = of->free + of->stability_count + first;
-    const size_t rows = (size_t)cuts * d, squares = (size_t)cuts * cuts;
+/* Pack −Lᵀ sym(uvᵀ) L for the cuts of the matrix k, and write −uᵀZv to the right side. */
+static void congruences_of_cuts(State *state, int k, int first) {
+    const Relaxation *of = &state->relaxation;
+    const int d = of->order, cuts = state->node->cut_counts[k], row = of->free + of->stability_count + first;
+    const size_t size = of->matrix_count * of->packed_size, place = (size_t)k * d * d;
     const double *u = state->node->first + (size_t)first * d, *v = state->node->second + (size_t)first * d;
-    const double *X = state->matrices + (size_t)k * d * d, *Z = state->inverses + (size_t)k * d * d;
-    double *uX = state->left_rows, *vX = uX + rows, *vZ = state->right_rows, *uZ = vZ + rows, *pairs = state->pairs;
-    multiply(cuts, d, d, 1, plain(u, d), X, d, 0, uX, d);
-    multiply(cuts, d, d, 1, plain(v, d), X, d, 0, vX, d);
-    multiply(cuts, d, d, 1, plain(v, d), Z, d, 0, vZ, d);
-    multiply(cuts, d, d, 1, plain(u, d), Z, d, 0, uZ, d);
-    along_products(of, k, cuts, uX, vZ, -0.5, state->H, size, column);
-    /* uX uᵀ and vX vᵀ, and vZ vᵀ and uZ uᵀ, are multiplied entry by entry, and so on. */
-    multiply_rows(cuts, d, cuts, uX, u, pairs, cuts);
-    multiply_rows(cuts, d, cuts, vZ, v, pairs + squares, cuts);
-    multiply_rows(cuts, d, cuts, vX, v, pairs + 2 * squares, cuts);
-    multiply_rows(cuts, d, cuts, uZ, u, pairs + 3 * squares, cuts);
-    for (size_t i = 0; i < squares; i++)
-        state->among[i] = pairs[i] * pairs[squares + i] + pairs[2 * squares + i] * pairs[3 * squares + i];
-    multiply_rows(cuts, d, cuts, uX, v, pairs, cuts);
-    multiply_rows(cuts, d, cuts, uZ, v, pairs + squares, cuts);
-    for (int c = 0; c < cuts; c++) {
-        for (int e = c; e < cuts; e++)
-            state->H[(size_t)(column + c) * size + column + e] =
-                0.25 * (state->among[c * cuts + e] + pairs[c * cuts + e] * pairs[squares + e * cuts + c] +
-                        pairs[e * cuts + c] * pairs[squares + c * cuts + e]);
-        state->right[column + c] = -pairs[squares + c * (cuts + 1)];
-    }
+    const double *L = state->factors + MARGIN + place;
+    double *uL = state->first_rows, *vL = state->second_rows, *packed = state->packed + row * size;
+    multiply(cuts, d, d, 1, plain(u, d), plain(state->inverses + place, d), 0, uL, d);
+    for (int c = 0; c < cuts; c++) state->right[row + c] = -dot(d, uL + (size_t)c * d, v + (size_t)c * d);
+    multiply(cuts, d, d, 1, plain(u, d), lower(L, d), 0, uL, d);
+    multiply(cuts, d, d, 1, plain(v, d), lower(L, d), 0, vL, d);
+    memset(packed, 0, cuts * size * sizeof(double));
+    for (int c = 0; c < cuts; c++)
+        for (int a = 0; a < d; a++) {
+            const double *left = uL + (size_t)c * d, *right = vL + (size_t)c * d;
+            double *out = packed + c * size + k * of->packed_size + packed_row(of, a);
+            out[a] = -left[a] * right[a];
+            for (int b = a + 1; b < d; b++) out[b] = -M_SQRT1_2 * (left[a] * right[b] + left[b] * right[a]);
+        }
+}
+
+/* Write the inner products of the packed matrices to the upper triangle of H. In the stacked formulation, those of λ end
+   with zeros: the entries of the last output. */
+static void products_of_congruences(State *state) {
+    const Relaxation *of = &state->relaxation;
+    const int size = state->size, known = of->free + of->stability_count, last = of->order - of->task.m;
+    const size_t whole = of->matrix_count * of->packed_size;
+    const size_t used = of->task.is_symmetric ? whole : packed_row(of, last) + last;
+    inner_products_of_rows(size, (int)used, (int)whole, state->packed, state->H, size);
+    for (int i = 0; i < size && used < whole; i = i + 1 == of->free ? known : i + 1)
+        for (int j = i; j < size; j = j + 1 == of->free ? known : j + 1)
+            state->H[(size_t)i * size + j] +=
+                dot((int)(whole - used), state->packed + i * whole + used, state->packed + j * whole + used);
 }
 
 /* Write the change of x and κ of the step towards τ; return whether the equations could be solved. */
@@ -181,22 +197,27 @@ static int solve_equations(State *state, double tau) {
     Relaxation *of = &state->relaxation;
     const int size = state->size, free = of->free, known = free + of->stability_count;
     const double *positive = state->x + free;
-    double *H = state->H, *right = state->right, *units = state->units, *columns = state->columns;
-    /* The upper triangle; cuts of different matrices have no common entry. */
-    if (state->node->cut_counts[1])
-        for (int row = known; row < size; row++) memset(H + (size_t)row * size + row, 0, (size - row) * sizeof(double));
-    (of->task.is_symmetric ? symmetric_equations : stacked_equations)(of, state->matrices, state->inverses, H, size, right);
+    double *H = state->H, *right = state->right, *units = state->units, *scales = state->scales;
+    double *columns = state->columns;
+    memcpy(state->factors + MARGIN, state->scaling, state->entries * sizeof(double));
+    if (!factorize_lower(of->matrix_count, of->order, state->factors + MARGIN)) return 0;
+    congruences(of, state->factors + MARGIN, state->packed);
+    traces(of, state->inverses, right);
     for (int k = 0, first = 0; k < of->matrix_count; first += state->node->cut_counts[k++])
-        if (state->node->cut_counts[k]) equations_of_cuts(state, k, first);
+        if (state->node->cut_counts[k]) congruences_of_cuts(state, k, first);
+    products_of_congruences(state);
     for (int i = 0; i < size; i++) {
         right[i] = tau * right[i] + (i < free ? -1 : tau / positive[i - free]);
         /* With these units for λ and μ, their barrier adds 1 to the diagonal. */
         units[i] = i < free ? 1 : sqrt(positive[i - free] / state->slacks[i - free]);
         columns[i] = right[i] * units[i];
         columns[size + i] = i >= free && i < known ? units[i] : 0;
+        /* The packed matrices lack the labels of the stacked formulation. */
+        const int has_label = !of->task.is_symmetric && i >= free && i < known;
+        scales[i] = has_label ? units[i] * of->task.labels[i - free] : units[i];
     }
     for (int i = 0; i < size; i++) {
-        for (int j = i; j < size; j++) H[(size_t)i * size + j] *= units[i] * units[j];
+        for (int j = i; j < size; j++) H[(size_t)i * size + j] *= scales[i] * scales[j];
         if (i >= free) H[(size_t)i * (size + 1)] += 1;
     }
     if (!solve_positive(size, H, columns)) return 0;
@@ -214,13 +235,15 @@ static int step(State *state) {
     const int d = of->order, entries = state->entries, count = state->positive_count;
     const double *positive = state->x + of->free;
     const double product = dot(entries, state->F, state->matrices) + dot(count, positive, state->slacks);
-    const double tau = state->share * product / (of->matrix_count * d + count);
+    const double mean = product / (of->matrix_count * d + count), tau = state->share * mean;
+    for (int i = 0; i < entries; i++)
+        state->scaling[i] = 0.5 * (state->matrices[i] / sqrt(mean) + sqrt(mean) * state->inverses[i]);
     if (!solve_equations(state, tau)) return 0;
     dual_matrices_with_cuts(state, state->change, state->dual_changes);
     for (int k = 0; k < of->matrix_count; k++) {
         const size_t place = (size_t)k * d * d;
-        multiply(d, d, d, 0.5, plain(state->matrices + place, d), state->dual_changes + place, d, 0, state->trial, d);
-        multiply(d, d, d, 1, plain(state->trial, d), state->inverses + place, d, 0, state->half + place, d);
+        multiply(d, d, d, 0.5, plain(state->scaling + place, d), plain(state->dual_changes + place, d), 0, state->trial, d);
+        multiply(d, d, d, 1, plain(state->trial, d), plain(state->scaling + place, d), 0, state->half + place, d);
         for (int i = 0; i < d; i++)
             for (int j = 0; j < d; j++)
                 state->new_matrices[place + i * d + j] =

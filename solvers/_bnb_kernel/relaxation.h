@@ -1,57 +1,43 @@
 /* Relaxation of a task without cuts, as in _bnb_relaxation.py: F(y, λ) and the equations of a step. */
 
-/* The patterns P^r in multiples of the unit, shape (p, m, m), and their rows side by side, shape (m, p, m), also for the
-   transposes. In the symmetric formulation, the patterns include the labels. `pairs` has shape (pair_count, 2). */
+/* The patterns P^r in multiples of the unit, shape (p, m, m), and their rows side by side, shape (m, p, m). In the symmetric
+   formulation, the patterns include the labels. `pairs` has shape (pair_count, 2). */
 typedef struct {
     int32_t is_symmetric, n, m, p, pair_count;
-    const double *patterns, *columns, *transposed, *labels;
+    const double *patterns, *columns, *labels;
     const int32_t *pairs;
 } Task;
 
-/* Counts as in _bnb_relaxation.py, and memory for intermediate results. */
+/* Counts as in _bnb_relaxation.py, and memory for intermediate results. A symmetric matrix is packed into a row of
+   `packed_size` numbers: the upper triangle, row after row, with entries off the diagonal times √2. So the inner product
+   of two matrices is that of their rows. */
 typedef struct {
     Task task;
     int free, stability_count, matrix_count, order;
+    size_t packed_size;
     double trace;
-    double *left_products, *products, *by_pattern, *gram, *blocks, *inner;
+    double *left_products, *products, *block, *inner;
 } Relaxation;
-
-/* A term L P R of a sum over blocks L and R of order m, for all patterns P side by side. */
-typedef struct {
-    const double *left, *patterns, *right;
-    double factor;
-} Term;
 
 static const double *block(const Relaxation *of, const double *X, int i, int j) {
     return X + ((size_t)i * of->order + j) * of->task.m;
 }
 
-/* Write the sum of the terms, as ⟨P^r, Q^s⟩ for each pattern P^r and sum Q^s, to `gram`, shape (p, p), s before r. */
-static void gram_of_terms(Relaxation *of, int count, const Term *terms) {
-    const int m = of->task.m, p = of->task.p, d = of->order;
-    const size_t size = (size_t)m * m;
-    for (int k = 0; k < count; k++) {
-        multiply(m, m, p * m, terms[k].factor, plain(terms[k].left, d), terms[k].patterns, p * m, 0, of->left_products, p * m);
-        multiply(m * p, m, m, 1, plain(of->left_products, m), terms[k].right, d, k > 0, of->products, m);
-    }
-    for (int a = 0; a < m; a++)
-        for (int s = 0; s < p; s++)
-            memcpy(of->by_pattern + s * size + a * m, of->products + ((size_t)a * p + s) * m, m * sizeof(double));
-    multiply_rows(p, m * m, p, of->by_pattern, of->task.patterns, of->gram, p);
-}
+/* Place of the entry (row, 0) in a packed matrix; from (row, row) on, the entries of a row follow each other. */
+static size_t packed_row(const Relaxation *of, int row) { return (size_t)row * of->order - (size_t)row * (row + 1) / 2; }
 
-/* Write ⟨P^r, B⟩ for `count` matrices B of order m to `inner`, shape (count, p). */
-static void inner_products(Relaxation *of, int count, const double *matrices) {
-    multiply_rows(count, of->task.m * of->task.m, of->task.p, matrices, of->task.patterns, of->inner, of->task.p);
+/* Write ⟨P^r, B⟩ for a matrix B of order m to `inner`. */
+static void inner_products(Relaxation *of, const double *B) {
+    multiply_rows(1, of->task.m * of->task.m, of->task.p, B, of->task.patterns, of->inner, of->task.p);
 }
 
 /* Write F without cuts for y and λ = `weights`. */
 static void dual_matrices(Relaxation *of, const double *y, const double *weights, double *F) {
     const int m = of->task.m, p = of->task.p, d = of->order, N = of->task.pair_count;
     const size_t size = (size_t)m * m;
-    double *signed_weights = of->inner, *half = of->blocks;
+    double *signed_weights = of->inner, *half = of->block;
     if (of->task.is_symmetric) {
-        multiply(1, p, m * m, 1, plain(weights, p), of->task.patterns, m * m, 0, half, m * m);
+        multiply(1, p, m * m, 1, plain(weights, p), plain(of->task.patterns, m * m), 0, half, m * m);
         for (size_t i = 0; i < size; i++) F[i] = -half[i], F[size + i] = half[i];
         for (size_t i = 0; i < size; i += m + 1) F[i] += y[0], F[size + i] += y[0];
         return;
@@ -61,113 +47,98 @@ static void dual_matrices(Relaxation *of, const double *y, const double *weights
         const int i = of->task.pairs[2 * a], j = of->task.pairs[2 * a + 1];
         double *above = (double *)block(of, F, i, j), *below = (double *)block(of, F, j, i);
         for (int r = 0; r < p; r++) signed_weights[r] = weights[r * N + a] * of->task.labels[r * N + a];
-        multiply(1, p, m * m, -0.5, plain(signed_weights, p), of->task.patterns, m * m, 0, half, m * m);
+        multiply(1, p, m * m, -0.5, plain(signed_weights, p), plain(of->task.patterns, m * m), 0, half, m * m);
         for (int b = 0; b < m; b++)
             for (int c = 0; c < m; c++) above[(size_t)b * d + c] = below[(size_t)c * d + b] = half[b * m + c];
     }
     for (int i = 0; i < d; i++) F[(size_t)i * (d + 1)] = y[i / m];
 }
 
-static void symmetric_equations(Relaxation *of, const double *X, const double *Z, double *H, int size, double *traces) {
-    const int m = of->task.m, p = of->task.p;
-    const size_t entries = (size_t)m * m;
-    const Term terms[2] = {{X, of->task.columns, Z, 1}, {X + entries, of->task.columns, Z + entries, 1}};
-    gram_of_terms(of, 2, terms);
-    for (int s = 0; s < p; s++)
-        for (int r = s; r < p; r++) H[(1 + s) * size + 1 + r] = 0.5 * (of->gram[s * p + r] + of->gram[r * p + s]);
-    double *products = of->blocks, *difference = of->blocks + entries;
-    multiply(m, m, m, -1, plain(X, m), Z, m, 0, products, m);
-    multiply(m, m, m, 1, plain(X + entries, m), Z + entries, m, 1, products, m);
-    H[0] = dot(2 * m * m, X, Z);
-    traces[0] = 0;
-    for (size_t i = 0; i < entries; i += m + 1) traces[0] += Z[i] + Z[entries + i];
-    for (size_t i = 0; i < entries; i++) difference[i] = Z[entries + i] - Z[i];
-    inner_products(of, 2, products);
-    memcpy(H + 1, of->inner, p * sizeof(double));
-    memcpy(traces + 1, of->inner + p, p * sizeof(double));
+/* Pack factor (C + Cᵀ)/2 for a square matrix C of the first rows and columns; other entries are left. */
+static void pack(const Relaxation *of, int rows, double factor, const double *C, double *packed) {
+    for (int a = 0; a < rows; a++) {
+        double *out = packed + packed_row(of, a);
+        out[a] = factor * C[(size_t)a * rows + a];
+        for (int b = a + 1; b < rows; b++) out[b] = factor * M_SQRT1_2 * (C[(size_t)a * rows + b] + C[(size_t)b * rows + a]);
+    }
 }
 
-/* Write the equations of the pair a of outputs with the pair b <= a. */
-static void equations_of_pairs(Relaxation *of, const double *X, const double *Z, int a, int b, double *H, int size) {
-    const int n = of->task.n, p = of->task.p, N = of->task.pair_count;
-    const int i = of->task.pairs[2 * a], j = of->task.pairs[2 * a + 1], u = of->task.pairs[2 * b], v = of->task.pairs[2 * b + 1];
-    const double *labels = of->task.labels;
-    const Term terms[4] = {
-        {block(of, X, i, u), of->task.columns, block(of, Z, v, j), 1},
-        {block(of, Z, i, u), of->task.columns, block(of, X, v, j), 1},
-        {block(of, X, i, v), of->task.transposed, block(of, Z, u, j), a == b ? 2 : 1},
-        {block(of, Z, i, v), of->task.transposed, block(of, X, u, j), 1},
-    };
-    gram_of_terms(of, a == b ? 3 : 4, terms);
-    for (int s = 0; s < p; s++)
-        for (int r = a == b ? s : 0; r < p; r++) {
-            double entry = 0.25 * labels[s * N + b] * labels[r * N + a] * of->gram[s * p + r];
-            if (a == b) entry = 0.5 * (entry + 0.25 * labels[s * N + b] * labels[r * N + a] * of->gram[r * p + s]);
-            const int row = n + s * N + b, column = n + r * N + a;
-            H[row < column ? row * size + column : column * size + row] = entry;
+/* Pack LᵀE_iL for the offset that belongs to some rows of L, whose last columns are lower triangular. */
+static void congruence_of_offset(Relaxation *of, int columns, const double *rows, double *packed) {
+    multiply(columns, of->task.m, columns, 1, transposed(rows, of->order), lower(rows, of->order), 0, of->products, columns);
+    pack(of, columns, 1, of->products, packed);
+}
+
+/* Pack ∓LᵀP^rL for all patterns, in rows that begin `size` entries apart. */
+static void symmetric_congruences(Relaxation *of, const double *L, double sign, double *packed, size_t size) {
+    const int m = of->task.m, p = of->task.p;
+    multiply(m, m, p * m, sign * M_SQRT2, transposed_lower(L, m), plain(of->task.columns, p * m), 0, of->left_products, p * m);
+    for (int a = 0; a < m; a++) {
+        const Factor left = plain(of->left_products + (size_t)a * p * m + a, m);
+        double *out = packed + packed_row(of, a) + a;
+        multiply(p, m - a, m - a, 1, left, lower(L + (size_t)a * (m + 1), m), 0, out, (int)size);
+        for (int r = 0; r < p; r++) out[r * size] *= M_SQRT1_2;
+    }
+}
+
+/* Pack LᵀE_iL for the stabilities of a pair of outputs and all patterns, without the labels. */
+static void congruences_of_pair(Relaxation *of, const double *L, int pair, double *packed, size_t size) {
+    const int m = of->task.m, p = of->task.p, d = of->order, N = of->task.pair_count;
+    const int i = of->task.pairs[2 * pair], j = of->task.pairs[2 * pair + 1], rows = (i + 1) * m, columns = (j - i) * m;
+    const double *left = L + (size_t)i * m * d, *right = L + (size_t)j * m * d;
+    double *first = packed + pair * size;
+    multiply(i * m, m, p * m, -M_SQRT1_2, transposed(left, d), plain(of->task.columns, p * m), 0, of->left_products, p * m);
+    multiply(m, m, p * m, -M_SQRT1_2, transposed_lower(left + i * m, d), plain(of->task.columns, p * m), 0,
+             of->left_products + (size_t)i * m * p * m, p * m);
+    /* Entries whose transposed ones are zero go to their places; the others are packed. */
+    for (int a = 0; a < rows; a++)
+        multiply(p, m, columns, 1, plain(of->left_products + (size_t)a * p * m, m), lower(right + rows, d), 0,
+                 first + packed_row(of, a) + rows, (int)(N * size));
+    multiply(rows * p, m, rows, 1, plain(of->left_products, m), plain(right, d), 0, of->products, rows);
+    for (int r = 0; r < p; r++)
+        for (int a = 0; a < rows; a++) {
+            const double *row = of->products + ((size_t)a * p + r) * rows, *column = of->products + (size_t)r * rows + a;
+            double *out = first + r * N * size + packed_row(of, a);
+            out[a] = M_SQRT2 * row[a];
+            for (int b = a + 1; b < rows; b++) out[b] = row[b] + column[(size_t)b * p * rows];
         }
 }
 
-static void stacked_equations(Relaxation *of, const double *X, const double *Z, double *H, int size, double *traces) {
+/* Pack LᵀE_iL for the derivatives E_i of F by y and λ, in rows with the packed matrices side by side; in the stacked
+   formulation, without the labels. */
+static void congruences(Relaxation *of, const double *L, double *packed) {
+    const int n = of->task.n, m = of->task.m, d = of->order, N = of->task.pair_count;
+    const size_t size = of->matrix_count * of->packed_size;
+    double *stabilities = packed + of->free * size;
+    if (of->task.is_symmetric) {
+        for (int k = 0; k < 2; k++) {
+            congruence_of_offset(of, m, L + (size_t)k * m * m, packed + k * of->packed_size);
+            symmetric_congruences(of, L + (size_t)k * m * m, k ? 1 : -1, stabilities + k * of->packed_size, size);
+        }
+        return;
+    }
+    memset(packed, 0, (of->free + of->stability_count) * size * sizeof(double));
+    for (int i = 0; i < n; i++) congruence_of_offset(of, (i + 1) * m, L + (size_t)i * m * d, packed + i * size);
+    for (int a = 0; a < N; a++) congruences_of_pair(of, L, a, stabilities, size);
+}
+
+/* Write ⟨E_i, Z⟩ for the derivatives E_i of F by y and λ. */
+static void traces(Relaxation *of, const double *Z, double *out) {
     const int n = of->task.n, m = of->task.m, p = of->task.p, N = of->task.pair_count, d = of->order;
     const size_t entries = (size_t)m * m;
+    for (int i = 0; i < of->free; i++) out[i] = 0;
+    for (int k = 0; k < of->matrix_count; k++)
+        for (int c = 0; c < d; c++) out[of->free > 1 ? c / m : 0] += Z[(size_t)k * d * d + (size_t)c * (d + 1)];
+    if (of->task.is_symmetric) {
+        for (size_t e = 0; e < entries; e++) of->block[e] = Z[entries + e] - Z[e];
+        inner_products(of, of->block);
+        memcpy(out + 1, of->inner, p * sizeof(double));
+        return;
+    }
     for (int a = 0; a < N; a++) {
-        const int i = of->task.pairs[2 * a], j = of->task.pairs[2 * a + 1];
-        for (int b = 0; b <= a; b++) equations_of_pairs(of, X, Z, a, b, H, size);
-        for (int k = 0; k < n; k++) {
-            double *mixed = of->blocks + k * entries;
-            multiply(m, m, m, 1, plain(block(of, X, i, k), d), block(of, Z, k, j), d, 0, mixed, m);
-            multiply(m, m, m, 1, plain(block(of, Z, i, k), d), block(of, X, k, j), d, 1, mixed, m);
-        }
-        for (int c = 0; c < m; c++) memcpy(of->blocks + n * entries + c * m, block(of, Z, i, j) + (size_t)c * d, m * sizeof(double));
-        inner_products(of, n + 1, of->blocks);
-        for (int r = 0; r < p; r++) {
-            const double label = of->task.labels[r * N + a];
-            for (int k = 0; k < n; k++) H[k * size + n + r * N + a] = -0.5 * label * of->inner[k * p + r];
-            traces[n + r * N + a] = -label * of->inner[n * p + r];
-        }
+        const double *part = block(of, Z, of->task.pairs[2 * a], of->task.pairs[2 * a + 1]);
+        for (int c = 0; c < m; c++) memcpy(of->block + c * m, part + (size_t)c * d, m * sizeof(double));
+        inner_products(of, of->block);
+        for (int r = 0; r < p; r++) out[n + r * N + a] = -of->task.labels[r * N + a] * of->inner[r];
     }
-    for (int i = 0; i < n; i++) {
-        for (int k = i; k < n; k++) {
-            double *entry = H + i * size + k;
-            *entry = 0;
-            for (int c = 0; c < m; c++) *entry += dot(m, block(of, X, i, k) + (size_t)c * d, block(of, Z, i, k) + (size_t)c * d);
-        }
-        traces[i] = 0;
-        for (int c = i * m; c < (i + 1) * m; c++) traces[i] += Z[(size_t)c * (d + 1)];
-    }
-}
-
-/* Add factor ⟨E_i, Σ(l_c r_cᵀ + l'_c r'_cᵀ)⟩ for each cut c of a matrix to the upper triangle of H, in the columns that
-   begin at `column`, one for each cut. `left` has the rows l_c, and then the l'_c; `right` likewise. */
-static void along_products(Relaxation *of, int matrix, int cuts, const double *left, const double *right, double factor,
-                           double *H, int size, int column) {
-    const int m = of->task.m, p = of->task.p, N = of->task.pair_count, d = of->order;
-    const size_t entries = (size_t)m * m;
-    for (int a = 0; a < N; a++) {
-        const int i = of->task.is_symmetric ? 0 : of->task.pairs[2 * a], j = of->task.is_symmetric ? 0 : of->task.pairs[2 * a + 1];
-        for (int c = 0; c < cuts; c++) {
-            double *outer = of->blocks + c * entries;
-            for (int term = 0; term < 2; term++) {
-                const double *l = left + ((size_t)term * cuts + c) * d, *r = right + ((size_t)term * cuts + c) * d;
-                for (int e = 0; e < m; e++)
-                    for (int f = 0; f < m; f++)
-                        outer[e * m + f] = (term ? outer[e * m + f] : 0) + l[i * m + e] * r[j * m + f] +
-                                           (of->task.is_symmetric ? 0 : r[i * m + e] * l[j * m + f]);
-            }
-        }
-        inner_products(of, cuts, of->blocks);
-        for (int r = 0; r < p; r++) {
-            const double sign = of->task.is_symmetric ? (matrix ? 1 : -1) : -0.5 * of->task.labels[r * N + a];
-            double *row = H + (size_t)(of->free + r * N + a) * size + column;
-            for (int c = 0; c < cuts; c++) row[c] = factor * sign * of->inner[c * p + r];
-        }
-    }
-    for (int k = 0; k < of->free; k++)
-        for (int c = 0; c < cuts; c++) {
-            const int first = of->task.is_symmetric ? 0 : k * m;
-            const double *l = left + (size_t)c * d + first, *r = right + (size_t)c * d + first;
-            const size_t next = (size_t)cuts * d;
-            H[k * size + column + c] = factor * (dot(m, l, r) + dot(m, l + next, r + next));
-        }
 }

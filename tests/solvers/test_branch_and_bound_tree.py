@@ -16,7 +16,7 @@ from qcqpbench.errors import QcqpbenchError
 from qcqpbench.problem.maxmargin import MaxMargin, unit_rows
 from qcqpbench.run.attempt import solve
 from qcqpbench.solvers import _bnb_tree, branch_and_bound
-from qcqpbench.solvers._bnb_branching import best_branching, children
+from qcqpbench.solvers._bnb_branching import best_branching, children, leading_pairs
 from qcqpbench.solvers._bnb_interior_point import InteriorPoint
 from qcqpbench.solvers._bnb_node import Settings
 from qcqpbench.solvers._bnb_relaxation import SymmetricRelaxation
@@ -126,7 +126,7 @@ def test_children_cover_their_parent_and_exclude_its_matrices(make_task: MakeTas
         points = rng.standard_normal((2, 500, 5))
         inside = np.ones(500, dtype=bool)
         for _ in range(4):
-            branching = best_branching(groups, matrices, np.linalg.eigh(matrices))
+            branching = best_branching(groups, matrices, leading_pairs(matrices))
             offspring = children(groups, branching)
             leaves = [Leaf("symmetric", child, (), np.ones((1, 1)), np.zeros(1), np.zeros(0)) for child, _ in offspring]
             W = np.stack([points[0] + points[1], points[0] - points[1]], axis=1)
