@@ -2,10 +2,10 @@
 
 `qcqpbench.catalog.certificate.leaf` defines the dual variables x = (y, λ, μ) and the primal matrices X_k. A step solves
 the equations of the relaxation together with X_k = τF_k⁻¹, λ_r p_r = τ and μ_c q_c = τ for a small τ, where p and q are
-the slacks of the stabilities and of the cuts. For a change ΔF, the first becomes X_k = τF_k⁻¹ − W_k ΔF_k W_k with a
-symmetric matrix W_k. The method of Nesterov and Todd (1998) takes the geometric mean of X_k and F_k⁻¹; here W_k is the
+the slacks of the stabilities and of the cuts. For a change ΔF, the first becomes X_k = τF_k⁻¹ − V_k ΔF_k V_k with a
+symmetric matrix V_k. The method of Nesterov and Todd (1998) takes the geometric mean of X_k and F_k⁻¹; here V_k is the
 arithmetic mean of X_k/√σ and √σF_k⁻¹ for the mean complementarity σ. Both are alike if X_k ≈ σF_k⁻¹, and a step needs
-only the factor L of W = LLᵀ. Every dual iterate is feasible, and so proves a bound. The primal point of a full step
+only the factor L of V = LLᵀ. Every dual iterate is feasible, and so proves a bound. The primal point of a full step
 satisfies all equations. If its matrices and slacks are positive, it is feasible, and its κ is a lower bound on the
 value of the relaxation.
 

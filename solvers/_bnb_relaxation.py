@@ -2,7 +2,7 @@
 
 `qcqpbench.catalog.certificate.leaf` has the relaxation, its two formulations, and the proof of its bound. The dual
 matrices F_k are linear in x = (y, λ, μ). Let E_i be their derivatives with respect to y_i and λ_r. A step of the method
-needs ⟨E_i, W E_j W⟩ for symmetric matrices W, summed over k. With W = LLᵀ, these are the inner products of LᵀE_iL and
+needs ⟨E_i, V E_j V⟩ for symmetric matrices V, summed over k. With V = LLᵀ, these are the inner products of LᵀE_iL and
 LᵀE_jL, which are computed from the blocks of order m, because most blocks of the E_i are zero.
 
 Matrices X_k have the shape (K, d, d).

@@ -30,6 +30,8 @@ class Rules(NamedTuple):
     ----------
     shrink
         Factor by which a path that has converged at its μ multiplies it.
+    settle_width, hurry
+        Above this width μ is multiplied by the second number in every step, whether the path has converged or not.
     last_width
         A path ends when it has converged at this width, which is μ times the number of stabilities.
     tol
@@ -54,6 +56,8 @@ class Rules(NamedTuple):
     shrink: float
     last_width: float
     tol: float
+    settle_width: float = np.inf
+    hurry: float = 0.5
     max_decrement: float = 10.0
     central_decrement: float = 0.1
     tail_width: float = 2e-2

@@ -21,8 +21,8 @@ FEW_WEIGHTS = 150
 _MIN_STARTS, _MAX_STABILITIES_PER_WEIGHT = 8, 2.5
 # First width of the paths from random points: at least the first number, and m over the second. Pace of all widths.
 _MIN_RANDOM_WIDTH, _INPUTS_PER_WIDTH, _SHRINK = 1.0, 50, 0.4
-# First width of the paths from crossings.
-_CROSSING_WIDTH = 0.05
+# First width of the paths from crossings, the factor by which it falls in every step, and the width where that ends.
+_CROSSING_WIDTH, _HURRY, _SETTLE_WIDTH = 1.6, 0.5, 0.05
 # A path ends at this width at first, or when its optimum will not be crossed; only the best of all go on to the end.
 _EXPLORED_WIDTH, _MAX_AGE, _MAX_POLISHED = 0.004, 80, 40
 # Number of generations of crossings, and of the paths from all of them for each random start but the first.
@@ -45,7 +45,7 @@ def random_start_count(task: MaxMargin) -> int:
     The numbers were chosen so that a run takes up to five times as long as one start of IPOPT, and twice at m = 50.
     """
     stabilities_per_weight = task.labels.size / (task.n * task.m)
-    slope = min(15_000 / (task.m + 10), task.n * min(250, 57_000 / task.m**2))
+    slope = min(17_000 / (task.m + 10), task.n * min(300, 63_000 / task.m**2))
     return round(_MIN_STARTS + slope * min(stabilities_per_weight, _MAX_STABILITIES_PER_WEIGHT))
 
 
@@ -101,8 +101,9 @@ class Search:
         Yield after some steps, again and again.
         """
         age = min(max_iter, _MAX_AGE)
-        explore = newton_steps(self._patterns, Rules(self.shrink, _EXPLORED_WIDTH, self.tol, max_age=age))
-        yield from self._explore(explore, self._starts, self._width)
+        rules = Rules(self.shrink, _EXPLORED_WIDTH, self.tol, max_age=age)
+        yield from self._explore(newton_steps(self._patterns, rules), self._starts, self._width)
+        explore = newton_steps(self._patterns, rules._replace(settle_width=_SETTLE_WIDTH, hurry=_HURRY))
         yield from self._explore(explore, self._crossed, _CROSSING_WIDTH)
         for generation in range(1, _GENERATIONS + 1):
             self._merge()

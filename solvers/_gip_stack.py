@@ -71,7 +71,8 @@ class Stack:
         # The gradient of the barrier function is μ forces[:, 0] + forces[:, 1], and the direction is linear in it.
         forms = np.matmul(forces, answers.swapaxes(1, 2))
         decrement = self._decrement(forms)
-        converged = solved & (decrement < self._decrement_limit() * paths.mu)
+        hurries = solved & (self._widths() > 1.0001 * self.rules.settle_width)
+        converged = solved & ~hurries & (decrement < self._decrement_limit() * paths.mu)
         paths.arrived_t = np.where(converged, paths.t, paths.arrived_t)
         ends = converged & self._is_last()
         going = solved & ~ends & (paths.age < self.rules.max_age)
@@ -79,6 +80,7 @@ class Stack:
         paths.status[ends], paths.status[~solved] = Status.ENDED, Status.STUCK
         arrived = converged & going
         self._lower(arrived, decrement < self.rules.central_decrement * paths.mu)
+        self._hurry(hurries & going)
         moves = paths.mu[:, None] * answers[:, 0] + answers[:, 1]
         change = slopes.along(moves[:, :-1]) / root - moves[:, -1:]
         directions = _Directions(moves, change, self._decrement(forms))
@@ -125,6 +127,11 @@ class Stack:
         lower = np.maximum(
             np.where(width > self.rules.tail_width, self.rules.shrink * width, tail), self.rules.last_width
         )
+        self.paths.mu = np.where(which, lower * self.unit / self.stability_count, self.paths.mu)
+
+    def _hurry(self, which: Mask) -> None:
+        """Lower the μ of the paths that the mask `which` selects, which are above the width at which they settle."""
+        lower = np.maximum(self.rules.hurry * self._widths(), self.rules.settle_width)
         self.paths.mu = np.where(which, lower * self.unit / self.stability_count, self.paths.mu)
 
     def _note_residuals(self, gradient: Array, slack: Array) -> None:

@@ -32,7 +32,7 @@ typedef struct {
     int32_t verdict, steps, is_out_of_time;
 } Node;
 
-/* Dual point x, F, F⁻¹; primal point X, slacks; the same for a step; W of the step, and L after
+/* Dual point x, F, F⁻¹; primal point X, slacks; the same for a step; V of the step, and L after
    MARGIN numbers; and memory for intermediate results. */
 typedef struct {
     Relaxation relaxation;

@@ -18,8 +18,8 @@ typedef struct {
 
 /* As in _gip_paths.py, and the largest number of steps of a call. */
 typedef struct {
-    double shrink, last_width, tol, max_decrement, central_decrement, tail_width, tail_shrink, tail_power, boundary_share,
-        max_step_length, min_step_length, armijo_share, roundings, min_shift;
+    double shrink, last_width, tol, settle_width, hurry, max_decrement, central_decrement, tail_width, tail_shrink,
+        tail_power, boundary_share, max_step_length, min_step_length, armijo_share, roundings, min_shift;
     int64_t max_shift_trials, max_age, max_steps;
 } Rules;
 

@@ -174,16 +174,18 @@ static void NAME(step)(const Problem *problem, const Rules *rules, const Paths *
             NAME(store_lane)(problem, group, paths, k, STUCK);
             continue;
         }
-        arrived[k] = decrement < limit * mu;
+        const int hurries = width > 1.0001 * rules->settle_width;
+        arrived[k] = !hurries && decrement < limit * mu;
         if (arrived[k]) ((REAL *)paths->arrived_t)[path] = group->t[k];
         if (arrived[k] && (is_precise || width <= 1.0001 * rules->last_width)) {
             NAME(store_lane)(problem, group, paths, k, ENDED);
         } else if (paths->age[path] >= rules->max_age) {
             NAME(store_lane)(problem, group, paths, k, TOO_OLD);
         } else {
-            if (arrived[k])
-                group->mu[k] = (REAL)(NAME(next_width)(rules, width, decrement < rules->central_decrement * mu) *
-                                      problem->unit / (problem->p * pairs));
+            double next = width;
+            if (arrived[k]) next = NAME(next_width)(rules, width, decrement < rules->central_decrement * mu);
+            if (hurries) next = fmax(rules->hurry * width, rules->settle_width);
+            if (next != width) group->mu[k] = (REAL)(next * problem->unit / (problem->p * pairs));
             active[k] = 1;
             moving++;
         }

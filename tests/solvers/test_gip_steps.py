@@ -30,6 +30,7 @@ Array = NDArray[np.float64]
 MakeSteps = Callable[[Patterns, Rules], Steps]
 
 EXPLORE = Rules(shrink=0.4, last_width=0.004, tol=1e-9, max_age=100)
+HURRY = EXPLORE._replace(settle_width=0.05, hurry=0.5)
 TO_THE_END = Rules(shrink=0.4, last_width=1e-10, tol=1e-9)
 
 
@@ -81,7 +82,10 @@ def follow_to_the_end(steps: Steps, paths: Paths) -> Paths:
 @pytest.mark.parametrize("n", [2, 3, 5])
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("single", [True, False])
-def test_compiled_steps_are_those_in_numpy(make_steps: MakeSteps, n: int, symmetric: bool, single: bool) -> None:
+@pytest.mark.parametrize("rules", [EXPLORE, HURRY], ids=["explore", "hurry"])
+def test_compiled_steps_are_those_in_numpy(
+    make_steps: MakeSteps, n: int, symmetric: bool, single: bool, rules: Rules
+) -> None:
     """Compare pairs of paths after each step; rounding may change decisions at a limit, and in float32 some moves."""
     patterns = patterns_of(task_of(n, symmetric), single)
     W, decisions, errors = batch_of_starts(random_start(patterns.task), 12), [], []
@@ -89,8 +93,8 @@ def test_compiled_steps_are_those_in_numpy(make_steps: MakeSteps, n: int, symmet
         paths = new_paths(patterns, W[first : first + 2], 1.0)
         for _ in range(15):
             others = copy.deepcopy(paths)
-            Stack(patterns, EXPLORE).follow(paths, 1)
-            make_steps(patterns, EXPLORE).follow(others, 1)
+            Stack(patterns, rules).follow(paths, 1)
+            make_steps(patterns, rules).follow(others, 1)
             same = (others.status == paths.status) & (others.keep_shift == paths.keep_shift)
             decisions += same.tolist()
             assert (others.age == paths.age)[same].all()
@@ -101,6 +105,17 @@ def test_compiled_steps_are_those_in_numpy(make_steps: MakeSteps, n: int, symmet
             paths.status[paths.status == Status.ARRIVED] = Status.RUNNING
     assert np.mean(decisions) > 0.95
     assert np.quantile(np.nan_to_num(errors), 0.98 if single else 1) < (3e-3 if single else 1e-8)
+
+
+def test_width_falls_in_every_step_until_paths_settle(make_steps: MakeSteps) -> None:
+    patterns = patterns_of(task_of(2, True))
+    # The smallest registers hold two paths.
+    paths = new_paths(patterns, batch_of_starts(random_start(patterns.task), 2), 0.7)
+    steps = make_steps(patterns, HURRY)
+    for width in (0.35, 0.175, 0.0875, 0.05, 0.05):
+        steps.follow(paths, 1)
+        np.testing.assert_allclose(paths.mu * patterns.labels.size / patterns.unit, width, rtol=1e-6)
+        assert (paths.status == Status.RUNNING).all()
 
 
 @pytest.mark.parametrize("n", [2, 3, 4])
