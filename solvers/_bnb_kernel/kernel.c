@@ -156,7 +156,8 @@ static int proves(State *state) {
     return is_positive_with(state, -excess);
 }
 
-/* Pack −Lᵀ sym(uvᵀ) L for the cuts of the matrix k, and write −uᵀZv to the right side. */
+/* Pack −Lᵀ sym(uvᵀ) L for the cuts of the matrix k, and write −uᵀZv to the right side. The parts of the other matrix are
+   always zero. */
 static void congruences_of_cuts(State *state, int k, int first) {
     const Relaxation *of = &state->relaxation;
     const int d = of->order, cuts = state->node->cut_counts[k], row = of->free + of->stability_count + first;
@@ -168,7 +169,6 @@ static void congruences_of_cuts(State *state, int k, int first) {
     for (int c = 0; c < cuts; c++) state->right[row + c] = -dot(d, uL + (size_t)c * d, v + (size_t)c * d);
     multiply(cuts, d, d, 1, plain(u, d), lower(L, d), 0, uL, d);
     multiply(cuts, d, d, 1, plain(v, d), lower(L, d), 0, vL, d);
-    memset(packed, 0, cuts * size * sizeof(double));
     for (int c = 0; c < cuts; c++)
         for (int a = 0; a < d; a++) {
             const double *left = uL + (size_t)c * d, *right = vL + (size_t)c * d;
@@ -365,6 +365,7 @@ int64_t memory_bytes(const Task *task, int32_t cut_count) {
 void solve(const Task *task, const Settings *settings, Node *node, double *memory) {
     State state = {.settings = settings, .node = node, .x = node->x};
     lay_out(&state, task, node->cut_counts[0] + node->cut_counts[1], memory);
+    memset(state.packed, 0, (size_t)state.size * state.relaxation.matrix_count * state.relaxation.packed_size * sizeof(double));
     begin(&state);
     run(&state);
     if (!state.has_kept) memcpy(node->matrices, state.matrices, state.entries * sizeof(double));

@@ -105,7 +105,7 @@ static void congruences_of_pair(Relaxation *of, const double *L, int pair, doubl
 }
 
 /* Pack LᵀE_iL for the derivatives E_i of F by y and λ, in rows with the packed matrices side by side; in the stacked
-   formulation, without the labels. */
+   formulation, without the labels. Entries that are always zero are left. */
 static void congruences(Relaxation *of, const double *L, double *packed) {
     const int n = of->task.n, m = of->task.m, d = of->order, N = of->task.pair_count;
     const size_t size = of->matrix_count * of->packed_size;
@@ -117,7 +117,6 @@ static void congruences(Relaxation *of, const double *L, double *packed) {
         }
         return;
     }
-    memset(packed, 0, (of->free + of->stability_count) * size * sizeof(double));
     for (int i = 0; i < n; i++) congruence_of_offset(of, (i + 1) * m, L + (size_t)i * m * d, packed + i * size);
     for (int a = 0; a < N; a++) congruences_of_pair(of, L, a, stabilities, size);
 }
