@@ -4,7 +4,7 @@ Usage: python docs/branch_and_bound_benchmark.py run SOLVER | table | nodes
 
 `run` solves the tasks of the grid by one of the solvers branch_and_bound, scip and gurobi, and adds a line for each to
 docs/results/branch_and_bound.csv; it can be resumed. For each load and ensemble it begins with the smallest tasks, and
-ends after the first size at which no task was proved optimal. `table` prints the tables of
+ends after the first size at which no task was proved optimal. `table` prints how many tasks are proved, for
 docs/background/branch-and-bound.md. `nodes` prints the time of a node with compiled steps and with those in NumPy.
 """
 
@@ -103,7 +103,7 @@ def is_proved(name: str, ensemble: str, load: float, m: int, seed: int) -> bool:
 
 
 def table() -> None:
-    """Print the number of proved tasks and the median CPU time of branch_and_bound, by size and load."""
+    """Print the number of proved tasks and the CPU time of the slowest proof, by solver, size and load."""
     lines = read()
     for ensemble in ENSEMBLES:
         print(f"\n| {ensemble}: load | solver | " + " | ".join(f"m = {m}" for m in SIZES) + " |")

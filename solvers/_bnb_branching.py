@@ -80,7 +80,7 @@ def _split(matrix: int, groups: tuple[Array, ...], X: Array) -> Branching:
     squares = np.maximum(lengths[:, None] + lengths - 2 * gram, 1e-12 * lengths)
     distance = np.maximum(1.0 - S / (q[:, None] * q), 0.0)
     distance[owners[:, None] != owners] = 0.0
-    distance.reshape(-1)[:: len(H) + 1] = 0.0
+    np.fill_diagonal(distance, 0.0)
     scores = np.sqrt(0.5 * distance) * 2.0 * distance / squares
     i, j = divmod(int(scores.argmax()), len(H))
     h = scaled[j] - scaled[i]

@@ -42,7 +42,7 @@ _OPERATIONS_PER_CALL = 20_000_000
 def random_start_count(task: MaxMargin) -> int:
     """Return the default number of random starts of a task with few weights.
 
-    The numbers were chosen so that a run takes up to five times as long as one start of IPOPT, and twice at m = 50.
+    The numbers were chosen so that a run takes up to five times as long as one start of IPOPT, about twice at m = 50.
     """
     stabilities_per_weight = task.labels.size / (task.n * task.m)
     slope = min(17_000 / (task.m + 10), task.n * min(300, 63_000 / task.m**2))

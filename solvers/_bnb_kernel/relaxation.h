@@ -54,19 +54,19 @@ static void dual_matrices(Relaxation *of, const double *y, const double *weights
     for (int i = 0; i < d; i++) F[(size_t)i * (d + 1)] = y[i / m];
 }
 
-/* Pack factor (C + Cᵀ)/2 for a square matrix C of the first rows and columns; other entries are left. */
-static void pack(const Relaxation *of, int rows, double factor, const double *C, double *packed) {
+/* Pack a symmetric matrix C of the first rows and columns; other entries are left. */
+static void pack(const Relaxation *of, int rows, const double *C, double *packed) {
     for (int a = 0; a < rows; a++) {
         double *out = packed + packed_row(of, a);
-        out[a] = factor * C[(size_t)a * rows + a];
-        for (int b = a + 1; b < rows; b++) out[b] = factor * M_SQRT1_2 * (C[(size_t)a * rows + b] + C[(size_t)b * rows + a]);
+        out[a] = C[(size_t)a * rows + a];
+        for (int b = a + 1; b < rows; b++) out[b] = M_SQRT2 * C[(size_t)a * rows + b];
     }
 }
 
 /* Pack LᵀE_iL for the offset that belongs to some rows of L, whose last columns are lower triangular. */
 static void congruence_of_offset(Relaxation *of, int columns, const double *rows, double *packed) {
     multiply(columns, of->task.m, columns, 1, transposed(rows, of->order), lower(rows, of->order), 0, of->products, columns);
-    pack(of, columns, 1, of->products, packed);
+    pack(of, columns, of->products, packed);
 }
 
 /* Pack ∓LᵀP^rL for all patterns, in rows that begin `size` entries apart. */

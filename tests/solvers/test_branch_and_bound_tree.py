@@ -1,6 +1,7 @@
 """Tree of branch and bound: coverage and bounds of leaves, branchings, and limits of the search."""
 
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -141,6 +142,28 @@ def test_children_cover_their_parent_and_exclude_its_matrices(make_task: MakeTas
                 ]
                 assert min(products) < 0
             groups, inside = offspring[0][0], masks[0]
+
+
+def test_splits_take_the_best_pair_of_one_group() -> None:
+    """Compare with the score of every pair of vectors of each group, one by one."""
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        root = rng.standard_normal((1, 5, 5))
+        matrices = root @ root.swapaxes(1, 2)
+        groups = (tuple(rng.standard_normal((count, 5)) for count in (2, 4, 3)),)
+        best = (0.0, 0, np.zeros(5))
+        for group, H in enumerate(groups[0]):
+            for pair in combinations(H, 2):
+                one, two = (h / np.sqrt(h @ matrices[0] @ h) for h in pair)
+                c = one @ matrices[0] @ two
+                score = np.sqrt((1 - c) / 2) * (2 - 2 * c) / ((two - one) @ (two - one))
+                best = max(best, (score, group, two - one), key=lambda candidate: candidate[0])
+        score, group, h = best
+        # A matrix without a second eigenvalue gives wedges the score 0.
+        branching = best_branching(groups, matrices, (np.zeros((1, 2)), np.zeros((1, 5, 2))))
+        assert branching.score == pytest.approx(score)
+        assert branching.branch.group == group
+        assert abs(branching.branch.vectors[0] @ h) == pytest.approx(np.linalg.norm(h))
 
 
 def test_bounds_at_the_node_limit_are_valid_and_fall() -> None:
